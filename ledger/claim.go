@@ -13,12 +13,12 @@ import (
 	"io/fs"
 	"maps"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"example.com/svc/internal/cause"
+	"example.com/svc/internal/lazy"
 	"example.com/svc/internal/poll"
 )
 
@@ -115,15 +115,15 @@ func (r Request) hash(intent, flavor string) string {
 // MarkLength is the number of characters that the mark of an intent adds to a description.
 const MarkLength = len("[svc:] ") + 26
 
-var marks = regexp.MustCompile(`\[svc:([A-Z2-7]{26})\]`)
+var marks = lazy.Regexp(`\[svc:([A-Z2-7]{26})\]`)
 
 // FindMark returns the intent in the first mark "[svc:INTENT]" of a description, and the
 // description without its marks. The intent is empty if there is no mark.
 func FindMark(description string) (intent, without string) {
-	if m := marks.FindStringSubmatch(description); m != nil {
+	if m := marks().FindStringSubmatch(description); m != nil {
 		intent = m[1]
 	}
-	return intent, strings.TrimSpace(marks.ReplaceAllLiteralString(description, ""))
+	return intent, strings.TrimSpace(marks().ReplaceAllLiteralString(description, ""))
 }
 
 // ErrKeyInUse is returned when a key has an endpoint of another request, or two open entries.

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/cause"
+	"example.com/svc/internal/lazy"
 	"example.com/svc/internal/same"
 )
 
@@ -130,7 +130,7 @@ func syncFolder(path string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-var fileName = regexp.MustCompile(`^([a-z0-9_-]{1,64})@(\d{6}|[1-9]\d{6,17})\.json$`)
+var fileName = lazy.Regexp(`^([a-z0-9_-]{1,64})@(\d{6}|[1-9]\d{6,17})\.json$`)
 
 // name identifies a record by its key and its number.
 type name struct {
@@ -153,7 +153,7 @@ func (d *dir) names(key string) (names []name, err error) {
 		if key != "" && !strings.HasPrefix(file, key+"@") {
 			continue
 		}
-		if m := fileName.FindStringSubmatch(file); m != nil {
+		if m := fileName().FindStringSubmatch(file); m != nil {
 			seq, _ := strconv.ParseInt(m[2], 10, 64)
 			names = append(names, name{m[1], seq})
 		}

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 	"time"
 
 	"example.com/svc/internal/cause"
+	"example.com/svc/internal/lazy"
 )
 
 // randomKey matches the keys of creates without a key of the caller. No other create has such a key.
-var randomKey = regexp.MustCompile(`^[a-z2-7]{26}$`)
+var randomKey = lazy.Regexp(`^[a-z2-7]{26}$`)
 
 // Prune removes the records of the keys whose entries have all ended, and whose last record is older
 // than before. One record of a key that the caller chose remains, so that a process that has read the
@@ -58,7 +58,7 @@ func (j *Journal) prune(ctx context.Context, last Record) error {
 		return unread
 	case last.Event == Pruned:
 		last.Seq--
-	case !randomKey.MatchString(last.Key):
+	case !randomKey().MatchString(last.Key):
 		err := j.append(ctx, Record{Key: last.Key, Seq: last.Seq + 1, Event: Pruned, At: WallClock()})
 		if errors.Is(err, fs.ErrExist) { // the key is in use again
 			return nil

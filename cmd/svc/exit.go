@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/svc"
+	"example.com/svc/internal/lazy"
 	"example.com/svc/ledger"
 )
 
@@ -44,15 +44,15 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 // negative matches what pflag says of a negative number, and the number.
-var negative = regexp.MustCompile(`^unknown shorthand flag: '\d' in (-\S+)$`)
+var negative = lazy.Regexp(`^unknown shorthand flag: '\d' in (-\S+)$`)
 
 // flagName matches what pflag says of the value of a flag, and the name of the flag.
-var flagName = regexp.MustCompile(`^invalid argument .* for "(?:-\w, )?--([\w-]+)" flag$`)
+var flagName = lazy.Regexp(`^invalid argument .* for "(?:-\w, )?--([\w-]+)" flag$`)
 
 // plainly replaces the error of a value that cannot be parsed with a description of valid
 // values.
 func plainly(err error, c *cobra.Command) error {
-	if found := negative.FindStringSubmatch(err.Error()); found != nil {
+	if found := negative().FindStringSubmatch(err.Error()); found != nil {
 		return fmt.Errorf("%s is neither a flag nor an argument: no argument begins with \"-\", and no number or duration is negative: %s", found[1], c.UseLine())
 	}
 	for origin, want := range map[string]string{
@@ -65,7 +65,7 @@ func plainly(err error, c *cobra.Command) error {
 		if strings.HasSuffix(why, "value out of range") {
 			want = "is out of range"
 		}
-		if name := flagName.FindStringSubmatch(text); name != nil && ranges[name[1]].text != "" {
+		if name := flagName().FindStringSubmatch(text); name != nil && ranges[name[1]].text != "" {
 			want = "must be " + ranges[name[1]].text
 		}
 		if found {

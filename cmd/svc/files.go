@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/svc"
+	"example.com/svc/internal/lazy"
 )
 
 // fileView is a file record in a document.
@@ -294,11 +294,11 @@ func (t *tool) lostRecord(name string, u *upload) []string {
 // several clocks.
 const clockMargin = 3 * time.Second
 
-var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+var plainWord = lazy.Regexp(`^[\w@%+=:,./-]+$`)
 
 // shellWord quotes a word for a shell if it needs quotes.
 func shellWord(word string) string {
-	if plainWord.MatchString(word) {
+	if plainWord().MatchString(word) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(printable(word), "'", `'\''`) + "'"

@@ -10,12 +10,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"example.com/svc"
+	"example.com/svc/internal/lazy"
 )
 
 // jobView is a record of the legacy job API in a document.
@@ -237,14 +237,14 @@ func (t *tool) downloadOutput(ctx context.Context, client jobClient, id string, 
 	return got.bytes, err
 }
 
-var odd = regexp.MustCompile(`[^\w-]+`)
+var odd = lazy.Regexp(`[^\w-]+`)
 
 // outputName returns the name of a file from the IDs of the job and the output, and from the
 // extension in the URL.
 func outputName(job *svc.Job, out svc.JobOutput) string {
-	name := odd.ReplaceAllString(job.JobID+"-"+cmp.Or(out.ID, "output"), "_")
+	name := odd().ReplaceAllString(job.JobID+"-"+cmp.Or(out.ID, "output"), "_")
 	if u, err := url.Parse(string(out.MediaURL)); err == nil {
-		if ext := odd.ReplaceAllString(path.Ext(u.Path), ""); ext != "" {
+		if ext := odd().ReplaceAllString(path.Ext(u.Path), ""); ext != "" {
 			name += "." + ext
 		}
 	}

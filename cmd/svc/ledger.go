@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"example.com/svc"
+	"example.com/svc/internal/lazy"
 	"example.com/svc/ledger"
 	"example.com/svc/ledger/sqlledger"
 )
@@ -74,7 +74,7 @@ func findLedger(flag string) (p place, err error) {
 	}
 	path, isFile := strings.CutPrefix(text, "sqlite:")
 	full := filepath.IsAbs(path) || path == "~" || strings.HasPrefix(path, "~/")
-	if connection.MatchString(path) || !full && address.MatchString(path) {
+	if connection().MatchString(path) || !full && address().MatchString(path) {
 		return place{}, fmt.Errorf("%s is neither the full path of a folder, nor sqlite:FILE, nor postgres://… Its value is not shown, since it may hold a password", source)
 	}
 	path, err = fullPath(path, source)
@@ -101,10 +101,10 @@ func (t *tool) findLedger() (place, error) {
 }
 
 // connection matches what looks like a connection string, and not like a path.
-var connection = regexp.MustCompile(`(?i)://|postgres(ql)?:|password|_key=`)
+var connection = lazy.Regexp(`(?i)://|postgres(ql)?:|password|_key=`)
 
 // address matches a relative path that may be a mistyped connection string.
-var address = regexp.MustCompile(`[@:=?]|//|^~[^/\\]`)
+var address = lazy.Regexp(`[@:=?]|//|^~[^/\\]`)
 
 // withoutSecrets returns a connection string without its user, password and parameters but the host, as each text shows it: the library
 // removes the user from what it shows, so that another form would be a second one. usable is the connection string if it has

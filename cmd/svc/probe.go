@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"regexp"
 	"time"
 
+	"example.com/svc/internal/lazy"
 	"example.com/svc/probe"
 )
 
@@ -12,7 +12,7 @@ import (
 const pathTime = 15 * time.Second
 
 // noPath matches the error of a probe whose path the endpoint does not have.
-var noPath = regexp.MustCompile(`: status (404|405): `)
+var noPath = lazy.Regexp(`: status (404|405): `)
 
 // probe returns the function for --probe. A wrong path keeps a wait until its time limit while the endpoint
 // is billed, so probe warns of one. It does not end the wait: an application may get its routes late.
@@ -25,7 +25,7 @@ func (t *tool) probe(path string) func(context.Context, string) error {
 		if ctx.Err() != nil {
 			return err // it was cut off, and says nothing about the path
 		}
-		refused := err != nil && noPath.MatchString(err.Error())
+		refused := err != nil && noPath().MatchString(err.Error())
 		t.note(func(f *facts) { f.NoPath = refused })
 		switch {
 		case !refused:

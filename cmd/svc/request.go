@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"example.com/svc"
+	"example.com/svc/internal/lazy"
 )
 
 // spec holds the flags of deploy and run that describe the endpoint to create.
@@ -230,13 +230,13 @@ func aboutFlavor(r svc.RefusedFlavor) bool {
 }
 
 // outOfStock matches what an error says of too few instances in stock.
-var outOfStock = regexp.MustCompile(`(?i)stock|capacity|sold.?out|insufficient|not enough|instances available`)
+var outOfStock = lazy.Regexp(`(?i)stock|capacity|sold.?out|insufficient|not enough|instances available`)
 
 // saysSoldOut reports whether the service has refused a create since too few instances are in stock, by the words of
 // its error. A conflict may be about something else, such as the name.
 func saysSoldOut(err error) bool {
 	refused, ok := errors.AsType[*svc.Error](err)
-	return ok && errors.Is(err, svc.ErrConflict) && outOfStock.MatchString(refused.Code+" "+refused.Message)
+	return ok && errors.Is(err, svc.ErrConflict) && outOfStock().MatchString(refused.Code+" "+refused.Message)
 }
 
 // inOrder returns the flavors with these IDs, in the order of the IDs.

@@ -325,7 +325,7 @@ func (t *tool) tellFailures() func(id string, err error) {
 	told := map[string]string{}
 	return func(id string, err error) {
 		text := plainText(err)
-		reason := requestIDs.ReplaceAllString(text, "")
+		reason := requestIDs().ReplaceAllString(text, "")
 		mu.Lock()
 		defer mu.Unlock()
 		if told[id] == "" || !strings.Contains(reason, told[id]) {

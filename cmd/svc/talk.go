@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"example.com/svc"
+	"example.com/svc/internal/lazy"
 )
 
 // quietTime is the time after which a wait writes a line to a log even if nothing has changed.
@@ -42,7 +42,7 @@ type waited struct {
 }
 
 // requestIDs matches the ID of a request in an error, which is another one for each poll.
-var requestIDs = regexp.MustCompile(`request [^,)]+`)
+var requestIDs = lazy.Regexp(`request [^,)]+`)
 
 func newTalk(stderr *os.File) *talk {
 	fd := int(stderr.Fd())
@@ -132,7 +132,7 @@ func (t *talk) poll(p svc.Poll) {
 		failed, colon = plainText(p.Err), ": "
 	}
 	text, last := t.text(p, failed != ""), p.Next == 0
-	reason := requestIDs.ReplaceAllString(failed, "")
+	reason := requestIDs().ReplaceAllString(failed, "")
 	changed := p.Changed || reason != before.failed
 	before.failed = reason
 	switch {

@@ -2,10 +2,10 @@ package main
 
 import (
 	"errors"
-	"regexp"
 	"strings"
 
 	"example.com/svc"
+	"example.com/svc/internal/lazy"
 )
 
 // ofTheTool replaces names of Go with commands, flags and plain words.
@@ -48,10 +48,10 @@ var ofTheTool = strings.NewReplacer(
 )
 
 // ofDecoding matches the messages of encoding/json about a value of the wrong type.
-var ofDecoding = regexp.MustCompile(`json: cannot unmarshal (.+?) into Go (?:value|struct field \S+) of type [\w.\[\]*]+`)
+var ofDecoding = lazy.Regexp(`json: cannot unmarshal (.+?) into Go (?:value|struct field \S+) of type [\w.\[\]*]+`)
 
 // noPolls matches the message of a wait without polls.
-var noPolls = regexp.MustCompile(`; no status after 0 polls in [\w.]+`)
+var noPolls = lazy.Regexp(`; no status after 0 polls in [\w.]+`)
 
 // plainText returns the message of an error with commands and flags in place of library
 // functions.
@@ -66,6 +66,6 @@ func plainText(err error) string {
 		}
 		return text
 	}
-	text := noPolls.ReplaceAllString(ofDecoding.ReplaceAllString(err.Error(), "unexpected $1"), "")
+	text := noPolls().ReplaceAllString(ofDecoding().ReplaceAllString(err.Error(), "unexpected $1"), "")
 	return ofTheTool.Replace(strings.TrimPrefix(text, "svc: "))
 }

@@ -11,13 +11,13 @@ import (
 	"html"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"example.com/svc/internal/jsonfield"
+	"example.com/svc/internal/lazy"
 )
 
 // Info holds the details that were found; each field may be empty. Each is one line without
@@ -114,13 +114,13 @@ func fromXML(body []byte) (info Info) {
 
 // These patterns take linear time only because no part of them can match beyond what ends it.
 var (
-	pageStart   = regexp.MustCompile(`(?i)<(?:!doctype html|html|head|body|title)`)
-	pageHeading = regexp.MustCompile(`(?i)<(?:title|h[1-3])(?:\s[^>]*)?>((?:[^<]|<[^/]|</[^th])*)</(?:title|h[1-3])`)
-	pageTag     = regexp.MustCompile(`<[^>]*>`)
+	pageStart   = lazy.Regexp(`(?i)<(?:!doctype html|html|head|body|title)`)
+	pageHeading = lazy.Regexp(`(?i)<(?:title|h[1-3])(?:\s[^>]*)?>((?:[^<]|<[^/]|</[^th])*)</(?:title|h[1-3])`)
+	pageTag     = lazy.Regexp(`<[^>]*>`)
 )
 
 func isHTML(contentType string, body []byte) bool {
-	if body[0] == '<' && pageStart.Match(body[:min(len(body), 1024)]) {
+	if body[0] == '<' && pageStart().Match(body[:min(len(body), 1024)]) {
 		return true
 	}
 	return strings.Contains(strings.ToLower(contentType), "html") && bytes.IndexByte(body, '<') >= 0
@@ -129,7 +129,7 @@ func isHTML(contentType string, body []byte) bool {
 // pageMessage returns the title or the first heading of a page, or the text of the whole page if it
 // has neither.
 func pageMessage(body []byte) string {
-	for _, match := range pageHeading.FindAllSubmatch(body, 3) {
+	for _, match := range pageHeading().FindAllSubmatch(body, 3) {
 		if text := Line(pageText(match[1])); text != "" {
 			return text
 		}
@@ -139,7 +139,7 @@ func pageMessage(body []byte) string {
 
 // pageText returns the text between the tags of a page.
 func pageText(body []byte) string {
-	return html.UnescapeString(string(pageTag.ReplaceAll(body, []byte(" "))))
+	return html.UnescapeString(string(pageTag().ReplaceAll(body, []byte(" "))))
 }
 
 // trim removes a byte order mark, white space, and everything after maxBody.

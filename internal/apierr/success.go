@@ -3,12 +3,12 @@ package apierr
 import (
 	"encoding/json"
 	"errors"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"example.com/svc/internal/jsonfield"
+	"example.com/svc/internal/lazy"
 	"example.com/svc/internal/same"
 )
 
@@ -43,8 +43,8 @@ func DeniedDelete(id string, body []byte) error {
 	}
 	_ = json.Unmarshal(body, &said)
 	switch {
-	case Reported(body), no.Match(said.Success), no.Match(said.OK), failureCode(said.Code), failureCode(said.Errcode),
-		failed.Match(said.Status), failed.Match(said.StatusCode):
+	case Reported(body), no().Match(said.Success), no().Match(said.OK), failureCode(said.Code), failureCode(said.Errcode),
+		failed().Match(said.Status), failed().Match(said.StatusCode):
 		return ErrDenied
 	case said.ServiceID != "" && !same.ID(said.ServiceID, id), said.JobID != "" && !same.ID(said.JobID, id):
 		return ErrOther
@@ -53,10 +53,10 @@ func DeniedDelete(id string, body []byte) error {
 }
 
 // failed matches the value of a field status that reports a failure, such as "error" or 503.
-var failed = regexp.MustCompile(`^"\s*(?i:error|fail|failed|failure)\s*"$|^"?[45]\d\d"?$`)
+var failed = lazy.Regexp(`^"\s*(?i:error|fail|failed|failure)\s*"$|^"?[45]\d\d"?$`)
 
 // no matches a value that denies a success.
-var no = regexp.MustCompile(`^("?false"?|0)$`)
+var no = lazy.Regexp(`^("?false"?|0)$`)
 
 // failureCode reports whether a value is a number other than 0 and 200 to 299.
 func failureCode(b json.RawMessage) bool {

@@ -11,11 +11,12 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"example.com/svc/internal/lazy"
 )
 
 // TrimBOM returns data without the UTF-8 byte order mark it may start with.
@@ -28,7 +29,7 @@ func Clean(data []byte) []byte {
 	if !bytes.Contains(data, []byte("NaN")) && !bytes.Contains(data, []byte("Infinity")) {
 		return data
 	}
-	return notNumbers.ReplaceAllFunc(data, func(match []byte) []byte {
+	return notNumbers().ReplaceAllFunc(data, func(match []byte) []byte {
 		if match[0] == '"' {
 			return match
 		}
@@ -38,7 +39,7 @@ func Clean(data []byte) []byte {
 
 // notNumbers matches the words that Clean replaces, and whole strings, so that a word in a string
 // does not match by itself.
-var notNumbers = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"?|-?\b(?:NaN|Infinity)\b`)
+var notNumbers = lazy.Regexp(`(?s)"(?:[^"\\]|\\.)*"?|-?\b(?:NaN|Infinity)\b`)
 
 // A Field is a field that is set in a body: see [Set].
 type Field struct {

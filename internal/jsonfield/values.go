@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"math/big"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"example.com/svc/internal/lazy"
 )
 
 // Int reads a JSON value as a whole number within 64 bits: 2, "2" and 2.0 are 2; null and "" are 0.
@@ -130,7 +131,7 @@ func IsNumber(text string) bool {
 		return false
 	}
 	_, err := strconv.ParseFloat(text, 64) // fails if the number is too large for a float64
-	return err == nil && number.MatchString(text)
+	return err == nil && number().MatchString(text)
 }
 
-var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+var number = lazy.Regexp(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)

@@ -1,8 +1,9 @@
 package redact
 
 import (
-	"regexp"
 	"strings"
+
+	"example.com/svc/internal/lazy"
 )
 
 // endOfWord lists characters that end a token or a link.
@@ -17,25 +18,25 @@ const inValue = "(?:[^\\x00-\\x20\\x7f\"'`<>\\\\&,;)\\]]|\\\\[^\"'`nrt&,;)\\]])"
 
 var (
 	// Links, from the colon on. JSON may have escaped the slashes, more than once.
-	links = regexp.MustCompile(`:\\*/\\*/` + inWord + `*`)
+	links = lazy.Regexp(`:\\*/\\*/` + inWord + `*`)
 
 	// The word Bearer and the token after it.
-	bearer = regexp.MustCompile(`(?i)(?:^|[^a-z0-9])bearer(?:[ \t+]|%20)+` + inValue + `+`)
+	bearer = lazy.Regexp(`(?i)(?:^|[^a-z0-9])bearer(?:[ \t+]|%20)+` + inValue + `+`)
 
 	// The parameters that carry a signature or a credential: key=value, key%3Dvalue,
 	// key\u003dvalue, "key":"value", "key":["value"] and <key>value. A key may begin after an
 	// escaped & or ?, as in %26sig. The form "key: value" is matched only for keys that begin
 	// with x-amz- or x-goog-: the prose "signature: expired" stays as it is.
-	parameters = regexp.MustCompile(`(?i)((?:(?:^|[^a-z0-9]|26|3f)` +
+	parameters = lazy.Regexp(`(?i)((?:(?:^|[^a-z0-9]|26|3f)` +
 		`(?:signature|credential|security-token|sig|(?:aws|oss)accesskeyid|googleaccessid|signatureprovided|api_token|access_token)` +
 		`(?:=|>|%(?:25)*3d|\\+u003d|\\*["'] *: *)|x-(?:amz|goog)-(?:signature|credential|security-token): *)\[?\\*["']?)` + inValue + `+`)
 )
 
 // hideByForm replaces whatever has the form of a secret.
 func hideByForm(s string) string {
-	s = links.ReplaceAllStringFunc(s, hideInLink)
-	s = parameters.ReplaceAllString(s, "${1}"+Mark)
-	return bearer.ReplaceAllStringFunc(s, hideBearer)
+	s = links().ReplaceAllStringFunc(s, hideInLink)
+	s = parameters().ReplaceAllString(s, "${1}"+Mark)
+	return bearer().ReplaceAllStringFunc(s, hideBearer)
 }
 
 // hideInLink replaces the user info and the query of a link. It replaces a fragment only if the

@@ -2,8 +2,9 @@
 package same
 
 import (
-	"regexp"
 	"strings"
+
+	"example.com/svc/internal/lazy"
 )
 
 // Text reports whether two strings differ at most in case and white space.
@@ -17,10 +18,10 @@ func ID(a, b string) bool { return Canonical(a) == Canonical(b) }
 // Canonical returns the one spelling of an ID that is used to compare it: a UUID in lower case,
 // and any other ID as it is.
 func Canonical(id string) string {
-	if uuid.MatchString(id) {
+	if uuid().MatchString(id) {
 		return strings.ToLower(id)
 	}
 	return id
 }
 
-var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+var uuid = lazy.Regexp(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"example.com/svc/internal/lazy"
 )
 
 // A File is a file that gets its name only when it is complete. Until then its contents are in
@@ -68,7 +70,7 @@ func replaceable(path string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-var tempForm = regexp.MustCompile(`^\.svc-download-[0-9a-f]{16}\.part$`)
+var tempForm = lazy.Regexp(`^\.svc-download-[0-9a-f]{16}\.part$`)
 
 // sweep removes temporary files that were not written to for a day, which killed downloads have
 // left.
@@ -81,7 +83,7 @@ func sweep(dir string) {
 	defer d.Close()
 	names, _ := d.Readdirnames(most)
 	for _, name := range names {
-		if !tempForm.MatchString(name) {
+		if !tempForm().MatchString(name) {
 			continue
 		}
 		info, err := os.Lstat(dir + name)

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/lazy"
 )
 
 // Errors that end a download, in addition to the errors of a call.
@@ -207,7 +207,7 @@ func (g *Get) nothingLeft(r *httpcall.Result) bool {
 		r.Header["Etag"] != nil && tag(r.Header) != g.etag: // another version ends here
 		return false
 	}
-	size := sizeForm.FindStringSubmatch(r.Header.Get("Content-Range"))
+	size := sizeForm().FindStringSubmatch(r.Header.Get("Content-Range"))
 	return size != nil && number(size[1]) == g.Received
 }
 
@@ -274,13 +274,13 @@ type contentRange struct {
 }
 
 var (
-	rangeForm = regexp.MustCompile(`^\s*(?i:bytes) ([0-9]+)-([0-9]+)/([0-9]+|\*)\s*$`)
-	sizeForm  = regexp.MustCompile(`^\s*(?i:bytes) \*/([0-9]+)\s*$`) // of a 416 response
+	rangeForm = lazy.Regexp(`^\s*(?i:bytes) ([0-9]+)-([0-9]+)/([0-9]+|\*)\s*$`)
+	sizeForm  = lazy.Regexp(`^\s*(?i:bytes) \*/([0-9]+)\s*$`) // of a 416 response
 )
 
 // parseContentRange reads "bytes 500-999/1000" and "bytes 500-999/*".
 func parseContentRange(text string) (c contentRange, ok bool) {
-	m := rangeForm.FindStringSubmatch(text)
+	m := rangeForm().FindStringSubmatch(text)
 	if m == nil {
 		return c, false
 	}

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/lazy"
 	"example.com/svc/internal/redact"
 	"example.com/svc/internal/valid"
 )
@@ -27,8 +27,8 @@ type Link struct {
 // Characters that a request line cannot hold, so they are escaped. Control characters are
 // not listed: url.Parse refuses a link that has one.
 var (
-	strayInPath  = regexp.MustCompile("[^\\x00-\\x7f]|[ \"<>\\\\^`{|}]")
-	strayInQuery = regexp.MustCompile(`[^\x00-\x7f]| `)
+	strayInPath  = lazy.Regexp("[^\\x00-\\x7f]|[ \"<>\\\\^`{|}]")
+	strayInQuery = lazy.Regexp(`[^\x00-\x7f]| `)
 )
 
 // ParseLink parses a link. A request sends the link byte for byte as it is in text; only
@@ -42,9 +42,9 @@ func ParseLink(text string, base *redact.Redactor) (link *Link, problem string) 
 	}
 	address, _, _ := strings.Cut(text, "#")
 	path, query, hasQuery := strings.Cut(address, "?")
-	path = strayInPath.ReplaceAllStringFunc(path, url.PathEscape)
+	path = strayInPath().ReplaceAllStringFunc(path, url.PathEscape)
 	if hasQuery {
-		path += "?" + strayInQuery.ReplaceAllStringFunc(query, url.PathEscape)
+		path += "?" + strayInQuery().ReplaceAllStringFunc(query, url.PathEscape)
 	}
 	u, problem := valid.URL(path)
 	if problem != "" {
@@ -73,7 +73,7 @@ func secrets(u *url.URL) (all []string) {
 		add(list)
 		for pair := range strings.SplitSeq(list, "&") {
 			key, value, _ := strings.Cut(strings.ToLower(pair), "=")
-			if !harmless.MatchString(key) && (telling.MatchString(key) || len(value) >= longValue) {
+			if !harmless().MatchString(key) && (telling().MatchString(key) || len(value) >= longValue) {
 				add(pair[len(pair)-len(value):])
 			}
 		}
@@ -89,8 +89,8 @@ func secrets(u *url.URL) (all []string) {
 // Names of parameters that hold a credential, and of parameters that hold none. A long value
 // of any other parameter may be a credential.
 var (
-	telling  = regexp.MustCompile(`sig|token|key|cred|auth|secret|pass|policy|hmac|hash`)
-	harmless = regexp.MustCompile(`(?:algorithm|date|expires|signedheaders|versionid|response-content-type)$`)
+	telling  = lazy.Regexp(`sig|token|key|cred|auth|secret|pass|policy|hmac|hash`)
+	harmless = lazy.Regexp(`(?:algorithm|date|expires|signedheaders|versionid|response-content-type)$`)
 )
 
 const longValue = 8 // bytes; a value of this length or more is long
@@ -143,7 +143,7 @@ func (l *Link) Expired(r *httpcall.Result) bool {
 	}
 	info := apierr.Parse(r.Header.Get("Content-Type"), r.Body, l.Redact.String)
 	switch {
-	case expired.MatchString(info.Code), expired.MatchString(info.Message), timeframe.Match(r.Body):
+	case expired().MatchString(info.Code), expired().MatchString(info.Message), strings.Contains(string(r.Body), azureExpired):
 		return true
 	}
 	end, ok := l.end()
@@ -153,11 +153,11 @@ func (l *Link) Expired(r *httpcall.Result) bool {
 
 // A message with "expired" is about the link, unless it names something else, such as a
 // subscription.
-var (
-	expired = regexp.MustCompile(`(?i)` + ours + `[ _-]*((has|have|is|was|are|been|already|now) )*(expired|out of date)` +
-		`|expired[ _-]*(auth[ _-]*)?` + ours + `|^\W*((it|this|that) )?((has|is|was|been|already) )*expired\b`)
-	timeframe = regexp.MustCompile(`not valid in the specified time frame`) // Azure
-)
+var expired = lazy.Regexp(`(?i)` + ours + `[ _-]*((has|have|is|was|are|been|already|now) )*(expired|out of date)` +
+	`|expired[ _-]*(auth[ _-]*)?` + ours + `|^\W*((it|this|that) )?((has|is|was|been|already) )*expired\b`)
+
+// azureExpired is in the response of Azure to a link that has expired.
+const azureExpired = "not valid in the specified time frame"
 
 const ours = `(request|token|link|ur[li]|signature|credentials?|policy|session|sas)`
 

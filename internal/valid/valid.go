@@ -6,10 +6,11 @@ package valid
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"example.com/svc/internal/lazy"
 )
 
 // maxID is the largest length of an ID in bytes. A request line has to hold the ID.
@@ -73,7 +74,7 @@ func HeaderValue(s string) bool {
 
 // placeholder matches strings that are not real tokens: a quoted string, the name of a
 // variable, <your-token>, changeme, xxxx, tok-***, sk-1...f.
-var placeholder = regexp.MustCompile("(?i)^[\"'`]|[\"'`]$|^<.*>$|^\\$\\w+$|^\\$?[{(\\[].*[})\\]]$|^%.*%$" +
+var placeholder = lazy.Regexp("(?i)^[\"'`]|[\"'`]$|^<.*>$|^\\$\\w+$|^\\$?[{(\\[].*[})\\]]$|^%.*%$" +
 	`|\*\*\*|\.\.\.|^x{4,}$|^(svc[-_])?api[-_]?(token|key)$|^(change|replace)[-_]?me$|^placeholder$|^your[a-z_-]*(token|key|secret)[a-z_-]*$`)
 
 // Token returns s without white space around it and without a leading "Bearer ". If the result cannot
@@ -86,7 +87,7 @@ func Token(text string) (token, problem string) {
 	switch {
 	case strings.EqualFold(t, "Bearer"):
 		return "", ""
-	case placeholder.MatchString(t):
+	case placeholder().MatchString(t):
 		problem = "is in quotes, or it is an example or a masked copy of a token"
 	case strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		problem = "holds a space, a control character or a character that is not ASCII"
