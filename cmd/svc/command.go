@@ -29,9 +29,9 @@ const (
 type success int
 
 const (
-	silent     success = iota // nothing
-	isThere                   // the endpoint exists
-	stays                     // it is not being deleted
+	silent  success = iota // nothing
+	isThere                // the endpoint exists
+	stays                  // it is not being deleted
 )
 
 // ledgerUse is how a command uses the ledger.

@@ -175,8 +175,14 @@ func (e ended) entries() []ledger.Entry {
 	return entries
 }
 
+var tryAll = flag.Bool("all", false, "try each pair of two lists, such as what a script does and where its output goes")
+
+// tried reports whether a test tries the pair of the members i and j of two lists: a third of the pairs, so that
+// each member is tried.
+func tried(i, j int) bool { return *tryAll || (i+j)%3 == 0 }
+
 // slots limits how many tests with a session run at a time. They wait for most of their time.
-var slots = make(chan struct{}, 24)
+var slots = make(chan struct{}, 20)
 
 // unlimited are the tests that have a slot, or need none.
 var unlimited sync.Map
@@ -317,11 +323,11 @@ func eventually(t *testing.T, what string, met func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for !met() {
+	for pause := 5 * time.Millisecond; !met(); pause = min(2*pause, 100*time.Millisecond) { // some conditions run the program
 		select {
 		case <-ctx.Done():
 			require.Fail(t, what)
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

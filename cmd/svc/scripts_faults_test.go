@@ -18,7 +18,7 @@ import (
 // What a script writes may be lost. It does the same, and ends with the same code.
 func TestScriptsDoTheSameWhereverTheirOutputGoes(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
+	lines := map[string]struct {
 		line    []string
 		code    int
 		running []string
@@ -31,18 +31,24 @@ func TestScriptsDoTheSameWhereverTheirOutputGoes(t *testing.T) {
 		"switch that fails":  {[]string{"blue-green.sh", "app", "2", "app:2", "false"}, 20, []string{"app:1", "app:2"}},
 		"sweep":              {[]string{"nightly-sweep.sh"}, 0, []string{"app:1"}},
 		"sweep that fails":   {[]string{"nightly-sweep.sh"}, exitLedger, []string{"app:1"}},
-	} {
-		for how, shell := range map[string]string{
-			"good":          `"$0" "$@"`,
-			"all closed":    `exec "$0" "$@" <&- >&- 2>&-`,
-			"stderr closed": `exec "$0" "$@" 2>&-`,
-			"input closed":  `exec "$0" "$@" <&-`,
-			"gone at once":  `set +e; "$0" "$@" 2>&1 | true; exit ${PIPESTATUS[0]}`,
-			"head":          `set +e; "$0" "$@" 2>&1 | head -1; exit ${PIPESTATUS[0]}`,
-			"full":          `exec "$0" "$@" >/dev/full 2>/dev/full`,
-			"full log":      `exec "$0" "$@" 2>>/dev/full`,
-			"no TMPDIR":     `export TMPDIR=/nowhere; cd /; exec "$0" "$@"`,
-		} {
+	}
+	shells := map[string]string{
+		"good":          `"$0" "$@"`,
+		"all closed":    `exec "$0" "$@" <&- >&- 2>&-`,
+		"stderr closed": `exec "$0" "$@" 2>&-`,
+		"input closed":  `exec "$0" "$@" <&-`,
+		"gone at once":  `set +e; "$0" "$@" 2>&1 | true; exit ${PIPESTATUS[0]}`,
+		"head":          `set +e; "$0" "$@" 2>&1 | head -1; exit ${PIPESTATUS[0]}`,
+		"full":          `exec "$0" "$@" >/dev/full 2>/dev/full`,
+		"full log":      `exec "$0" "$@" 2>>/dev/full`,
+		"no TMPDIR":     `export TMPDIR=/nowhere; cd /; exec "$0" "$@"`,
+	}
+	for i, name := range slices.Sorted(maps.Keys(lines)) {
+		for j, how := range slices.Sorted(maps.Keys(shells)) {
+			tt, shell := lines[name], shells[how]
+			if !tried(i, j) {
+				continue
+			}
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
 				s := scriptSession(t)

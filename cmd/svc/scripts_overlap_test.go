@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,14 +106,19 @@ func TestReleasesAtOnceNeverDeleteTheOneThatServes(t *testing.T) {
 func TestRolloutsAtOnceRentOne(t *testing.T) {
 	t.Parallel()
 	slow := []svctest.Option{svctest.WithDeployTime(2 * time.Second), svctest.WithDeleteTime(2 * time.Second)}
-	for when, reach := range map[string]func(*background){
+	moments := map[string]func(*background){
 		"at the same moment":     func(*background) {},
 		"the first one deletes":  arrives("DELETE", svctest.RouteEndpoint, 1),
 		"the first one creates":  arrives("POST", svctest.RouteEndpoints, 2),
 		"the first one deploys":  func(b *background) { b.until("created svc-2") },
 		"the first one is ahead": func(b *background) { time.Sleep(300 * time.Millisecond) },
-	} {
-		for _, images := range [][2]string{{"app:2", "app:3"}, {"app:2", "app:2"}, {"bad:1", "app:3"}, {"bad:1", "bad:1"}} {
+	}
+	for i, when := range slices.Sorted(maps.Keys(moments)) {
+		for j, images := range [][2]string{{"app:2", "app:3"}, {"app:2", "app:2"}, {"bad:1", "app:3"}, {"bad:1", "bad:1"}} {
+			reach := moments[when]
+			if !tried(i, j) {
+				continue
+			}
 			t.Run(fmt.Sprint(when, images), func(t *testing.T) {
 				t.Parallel()
 				s := scriptSession(t, slow...)
