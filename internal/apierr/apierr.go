@@ -113,11 +113,9 @@ func fromXML(body []byte) (info Info) {
 }
 
 // These patterns take linear time only because no part of them can match beyond what ends it.
-var (
-	pageStart   = lazy.Regexp(`(?i)<(?:!doctype html|html|head|body|title)`)
-	pageHeading = lazy.Regexp(`(?i)<(?:title|h[1-3])(?:\s[^>]*)?>((?:[^<]|<[^/]|</[^th])*)</(?:title|h[1-3])`)
-	pageTag     = lazy.Regexp(`<[^>]*>`)
-)
+var pageStart = lazy.Regexp(`(?i)<(?:!doctype html|html|head|body|title)`)
+var pageHeading = lazy.Regexp(`(?i)<(?:title|h[1-3])(?:\s[^>]*)?>((?:[^<]|<[^/]|</[^th])*)</(?:title|h[1-3])`)
+var pageTag = lazy.Regexp(`<[^>]*>`)
 
 func isHTML(contentType string, body []byte) bool {
 	if body[0] == '<' && pageStart().Match(body[:min(len(body), 1024)]) {

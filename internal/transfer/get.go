@@ -273,10 +273,8 @@ type contentRange struct {
 	total      int64 // size of the file; -1 if not known
 }
 
-var (
-	rangeForm = lazy.Regexp(`^\s*(?i:bytes) ([0-9]+)-([0-9]+)/([0-9]+|\*)\s*$`)
-	sizeForm  = lazy.Regexp(`^\s*(?i:bytes) \*/([0-9]+)\s*$`) // of a 416 response
-)
+var rangeForm = lazy.Regexp(`^\s*(?i:bytes) ([0-9]+)-([0-9]+)/([0-9]+|\*)\s*$`)
+var sizeForm = lazy.Regexp(`^\s*(?i:bytes) \*/([0-9]+)\s*$`) // of a 416 response
 
 // parseContentRange reads "bytes 500-999/1000" and "bytes 500-999/*".
 func parseContentRange(text string) (c contentRange, ok bool) {

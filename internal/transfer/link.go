@@ -26,10 +26,8 @@ type Link struct {
 
 // Characters that a request line cannot hold, so they are escaped. Control characters are
 // not listed: url.Parse refuses a link that has one.
-var (
-	strayInPath  = lazy.Regexp("[^\\x00-\\x7f]|[ \"<>\\\\^`{|}]")
-	strayInQuery = lazy.Regexp(`[^\x00-\x7f]| `)
-)
+var strayInPath = lazy.Regexp("[^\\x00-\\x7f]|[ \"<>\\\\^`{|}]")
+var strayInQuery = lazy.Regexp(`[^\x00-\x7f]| `)
 
 // ParseLink parses a link. A request sends the link byte for byte as it is in text; only
 // characters that a request line cannot hold are escaped. If the link cannot be used, problem
@@ -88,10 +86,8 @@ func secrets(u *url.URL) (all []string) {
 
 // Names of parameters that hold a credential, and of parameters that hold none. A long value
 // of any other parameter may be a credential.
-var (
-	telling  = lazy.Regexp(`sig|token|key|cred|auth|secret|pass|policy|hmac|hash`)
-	harmless = lazy.Regexp(`(?:algorithm|date|expires|signedheaders|versionid|response-content-type)$`)
-)
+var telling = lazy.Regexp(`sig|token|key|cred|auth|secret|pass|policy|hmac|hash`)
+var harmless = lazy.Regexp(`(?:algorithm|date|expires|signedheaders|versionid|response-content-type)$`)
 
 const longValue = 8 // bytes; a value of this length or more is long
 
