@@ -90,15 +90,27 @@ func (t *tool) entryNow(ctx context.Context) (found ledger.Entry) {
 // deleted the endpoint meanwhile, or its lease may have ended.
 func (t *tool) lookAgain(ctx context.Context, s success) error {
 	f := t.facts()
-	if s == silent || !f.Running || f.ID == "" {
+	if s == silent || f.ID == "" {
 		return nil
 	}
-	e := t.entryNow(ctx)
-	if s == isThere {
+	e := t.latest(ctx)
+	switch {
+	case !f.Running:
+		return nil
+	case s == isThere:
 		t.warnOfDelete(e)
 		return nil
 	}
 	return t.keeps(e)
+}
+
+// latest returns what entryNow does, and notes for the document whether the service has accepted a delete.
+func (t *tool) latest(ctx context.Context) ledger.Entry {
+	e := t.entryNow(ctx)
+	if e.ServiceID != "" {
+		t.note(func(f *facts) { f.DeleteFrom = deleteAccepted(e) })
+	}
+	return e
 }
 
 // keeps returns an error if the endpoint of an entry is deleted, or is being deleted, and warns if its lease is over.

@@ -347,7 +347,7 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 func (d *deployment) deploy(ctx context.Context) (*svc.InferenceService, error) {
 	for {
 		service, err := d.deployOnce(ctx)
-		e := d.tool.entryNow(ctx)
+		e := d.tool.latest(ctx)
 		again := d.condemned(ctx, e)
 		if again {
 			err = d.prepare(ctx)

@@ -51,11 +51,11 @@ var duration = "such as 90s, 8h or 2d, and at most " + strconv.Itoa(int(maxDays)
 // ranges has the flags of all commands that have a number or a duration, by their names.
 var ranges = map[string]valueRange{
 	"port":          {1, 65535, "a whole number from 1 to 65535"},
-	"instances":     {1, math.MaxInt32, "a whole number that is at least 1"},
-	"gpus":          {0, math.MaxInt32, "a whole number that is at least 0"},
-	"min-available": {0, math.MaxInt32, "a whole number that is at least 0"},
-	"limit":         {0, math.MaxInt32, "a whole number that is at least 0"},
-	"fail-nth":      {0, math.MaxInt32, "a whole number that is at least 0"},
+	"instances":     {1, math.MaxInt32, "a whole number from 1 to 2147483647"},
+	"gpus":          {0, math.MaxInt32, "a whole number from 0 to 2147483647"},
+	"min-available": {0, math.MaxInt32, "a whole number from 0 to 2147483647"},
+	"limit":         {0, math.MaxInt32, "a whole number from 0 to 2147483647"},
+	"fail-nth":      {0, math.MaxInt32, "a whole number from 0 to 2147483647"},
 	"timeout":       {1, anyNumber, "a duration longer than 0s, " + duration},
 	"lease":         {0, anyNumber, "a duration, " + duration + "; 0 for none"},
 	"deploy-time":   {0, anyNumber, "a duration that is not negative, " + duration},

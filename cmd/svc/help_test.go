@@ -66,8 +66,9 @@ func TestHelpNamesOnlyCommandsAndFlags(t *testing.T) {
 	}
 	s := newSession(t)
 	require.Contains(t, s.must(exitUsage, "flavors", "--min-cuda", "new").stderr, "--min-cuda must be a version")
-	require.Contains(t, s.must(exitUsage, "flavors", "--min-available", "-1").stderr, "--min-available must be a whole number that is at least 0")
-	require.Contains(t, s.must(exitUsage, "flavors", "--gpus", "-1").stderr, "--gpus must be a whole number that is at least 0")
+	require.Contains(t, s.must(exitUsage, "flavors", "--min-available", "-1").stderr, "--min-available must be a whole number from 0 to 2147483647")
+	require.Contains(t, s.must(exitUsage, "scale", "svc-1", "3000000000").stderr, "INSTANCES must be a whole number from 0 to 2147483647")
+	require.Contains(t, s.must(exitUsage, "flavors", "--gpus", "-1").stderr, "--gpus must be a whole number from 0 to 2147483647")
 	s.contents(10)
 	require.Contains(t, s.must(exitUsage, "files", "upload", "data.jsonl", "--content-type", "a\nb").stderr, "--content-type holds")
 }

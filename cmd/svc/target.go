@@ -127,17 +127,15 @@ func (t *tool) noteKnown(ctx context.Context, err error) {
 	}
 }
 
-// noteLatest notes, for the document of a command about one endpoint, whether the ledger has an accepted delete of it now, and
-// after a failure its record, if that was not read before and can be.
+// noteLatest notes, for the document of a command about one endpoint that has failed, whether the ledger has an accepted delete
+// of it now, and its record, if that was not read before and can be.
 func (t *tool) noteLatest(ctx context.Context, err error) {
-	if _, is := t.current.empty().(interface{ endpoint() *serviceView }); !is || isA[elsewhereError](err) {
+	if _, is := t.current.empty().(interface{ endpoint() *serviceView }); !is || err == nil || isA[elsewhereError](err) {
 		return
 	}
-	if e := t.entryNow(ctx); e.ServiceID != "" {
-		t.note(func(f *facts) { f.DeleteFrom = deleteAccepted(e) })
-	}
+	t.latest(ctx)
 	f := t.facts()
-	if err == nil || f.ID == "" || f.Deleted || f.Seen != nil && strings.EqualFold(f.Seen.ServiceID, f.ID) || !readable(err) {
+	if f.ID == "" || f.Deleted || f.Seen != nil && strings.EqualFold(f.Seen.ServiceID, f.ID) || !readable(err) {
 		return
 	}
 	ctx, cancel := briefly(ctx)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -103,8 +104,8 @@ deleted, only "svc extend" does. Ends with 10, too, if a delete is accepted whil
 	c.advise = t.scaleAdvice
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		n, err := strconv.Atoi(args[len(args)-1])
-		if err != nil || n < 0 {
-			return nil, usageError{fmt.Errorf("INSTANCES must be a whole number that is not negative, not %q", args[len(args)-1])}
+		if err != nil || n < 0 || n > math.MaxInt32 {
+			return nil, usageError{fmt.Errorf("INSTANCES must be a whole number from 0 to 2147483647, not %q", args[len(args)-1])}
 		}
 		e, _, err := t.target(ctx, args)
 		if err != nil {

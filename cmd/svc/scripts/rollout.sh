@@ -304,7 +304,7 @@ if [ $same = 9 ] || [ -n "$deleting" ]; then
 	drop "$id"
 fi
 if [ -n "$created" ] && [ $same = 9 ] && [ -z "${LEASE-}" ] && [[ -z $lease || $lease > $(TZ=UTC-24 date +%Y-%m-%dT%H:%M:%SZ) ]]; then
-	say "warning: the lease of $key ${lease:+was until $lease, and }is 24h now. To set another one: svc extend $key DURATION, or LEASE next time"
+	say "warning: the lease of $key ${lease:+was until $lease, and }is 24h now. To set another one: svc extend -- $key DURATION, or LEASE next time"
 fi
 
 deploy "${new[@]}"
