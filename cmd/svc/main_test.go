@@ -142,8 +142,9 @@ func (e ended) unsaid(doc map[string]any) string {
 			want["instances"] = "1"
 		}
 	}
+	stopped := doc["error_kind"] == "interrupted" && doc["service_id"] == "" // before it had read the ledger
 	for _, entry := range e.entries() {
-		if e.args[0] != "deploy" && spelling(entry.BaseURL) == spelling(e.address) && (entry.ServiceID != "" && entry.ServiceID == doc["service_id"] || entry.Open() && entry.Key == doc["key"]) {
+		if e.args[0] != "deploy" && !stopped && spelling(entry.BaseURL) == spelling(e.address) && (entry.ServiceID != "" && entry.ServiceID == doc["service_id"] || entry.Open() && entry.Key == doc["key"]) {
 			want["name"], want["flavor_id"] = entry.Name, entry.FlavorID
 			if entry.Instances > 0 {
 				want["instances"] = fmt.Sprint(entry.Instances)

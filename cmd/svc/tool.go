@@ -188,17 +188,17 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 		t.flags.key = f.Value.String()
 	}
 	t.talk.set(&t.flags)
+	t.note(func(f *facts) { *f = facts{Key: t.flags.key, Running: c.atStake(t.flags.key != "")} })
+	if c.before != nil {
+		c.before()
+	}
 	t.mu.Lock()
-	t.current = c
-	t.known = facts{Key: t.flags.key, Running: c.atStake(t.flags.key != "")}
+	t.current = c // with what the command line says: from now on the program may be stopped at any moment
 	t.mu.Unlock()
 	if !c.endless || c.Flags().Changed("timeout") {
 		limited, cancel := context.WithTimeout(ctx, t.flags.timeout)
 		defer cancel()
 		ctx = limited
-	}
-	if c.before != nil {
-		c.before()
 	}
 	stop, err := t.connect(ctx, c)
 	if err != nil {
