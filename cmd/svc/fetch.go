@@ -42,13 +42,11 @@ func existsError(file string) error {
 // expected one. Without force, it never overwrites a file. If this program is killed, the temporary file stays, in a folder
 // .svc-download-*, and no later download uses it.
 func (t *tool) fetch(file string, force bool, want string, download func(string, *svc.DownloadOptions) (int64, error)) (got fetched, err error) {
-	if info, err := os.Stat(file); err == nil && info.IsDir() {
-		return got, usageError{fmt.Errorf("%s is a folder: give the name of a file in it", file)}
+	target, old, err := free(file, force)
+	if err != nil {
+		return got, usageError{err}
 	}
-	if _, err := os.Lstat(file); err == nil && !force {
-		return got, usageError{existsError(file)}
-	}
-	dir, err := litter.folder(filepath.Dir(file), ".svc-download-")
+	dir, err := litter.folder(filepath.Dir(target), ".svc-download-")
 	if err != nil {
 		return got, usageError{err}
 	}
@@ -65,7 +63,21 @@ func (t *tool) fetch(file string, force bool, want string, download func(string,
 	if err := got.check(want); err != nil {
 		return got, fmt.Errorf("%s was not written: %w", file, err)
 	}
-	return got, move(tmp, file, force)
+	if old != nil { // as before, it can be read by the same users
+		if err := os.Chmod(tmp, old.Mode().Perm()); err != nil {
+			return got, err
+		}
+	}
+	return got, move(tmp, file, target, force)
+}
+
+// free returns the file that a download to file makes or replaces. Without force, it must not exist.
+func free(file string, force bool) (target string, old fs.FileInfo, err error) {
+	target, old, err = targetOf(file)
+	if err == nil && old != nil && !force {
+		err = existsError(file)
+	}
+	return target, old, err
 }
 
 func sumOfFile(file string) (string, error) {
@@ -79,18 +91,25 @@ func sumOfFile(file string) (string, error) {
 	return sum(h), err
 }
 
-// move gives a file its final name. A link fails if the name exists; where the file system has
-// no links, move checks again that the name is free.
-func move(from, to string, force bool) error {
-	if force {
-		return os.Rename(from, to)
+// move gives the file from the name target, which is the target of file. A hard link fails if the name exists; where the file system has
+// no links, move checks again that the name is free, and with force, that it still is one that may be replaced.
+func move(from, file, target string, force bool) error {
+	err := fs.ErrInvalid
+	if !force {
+		err = os.Link(from, target)
 	}
-	err := os.Link(from, to)
 	if err == nil {
 		return nil
 	}
-	if _, found := os.Lstat(to); errors.Is(err, fs.ErrExist) || found == nil {
-		return existsError(to)
+	if errors.Is(err, fs.ErrExist) {
+		return existsError(file)
 	}
-	return os.Rename(from, to)
+	now, _, err := free(file, force)
+	if err == nil && now != target {
+		err = fmt.Errorf("%s was changed meanwhile: it is not replaced", file)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(from, target)
 }

@@ -319,8 +319,10 @@ func (v *downloadView) names() []string { return []string{v.FileID} }
 const downloadHelp = `Downloads a file and prints its path. The default for FILE is the name of the record, in the
 current folder. With -, the contents go to standard output. If its reader goes away, as head does, the
 download stops, and ends with 0, or with 1 if --sha256 is given. A file that exists is overwritten
-only with --force, and only when the whole download has succeeded. If this program is killed (SIGKILL),
-a folder .svc-download-* stays beside FILE: no later download uses it, and you can remove it.`
+only with --force, and only when the whole download has succeeded. Of a symbolic link, the file that it
+leads to is overwritten, or made. What is no regular file, such as a device or a pipe, is refused: - is
+standard output. If this program is killed (SIGKILL), a folder .svc-download-* stays beside the file: no
+later download uses it, and you can remove it.`
 
 // download is one download.
 type download struct {
@@ -373,6 +375,9 @@ func (t *tool) toFile(ctx context.Context, d *download) (*downloadView, error) {
 	got, err := t.fetch(file, d.force, d.sum, func(to string, opts *svc.DownloadOptions) (int64, error) {
 		return t.client.Files.DownloadFile(ctx, d.id, to, opts)
 	})
+	if refused, ok := errors.AsType[irregularError](err); ok && refused.text != notAFile {
+		err = fmt.Errorf("%w. With - in place of FILE, the contents go to standard output", err)
+	}
 	if err != nil {
 		return v, err
 	}

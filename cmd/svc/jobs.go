@@ -193,8 +193,8 @@ func (t *tool) jobsDownloadCommand(flags *jobFlags) *command {
 		if len(job.Outputs) == 0 {
 			return v, fmt.Errorf("job %s is %s and has no outputs", job.JobID, job.Status)
 		}
-		if err := os.MkdirAll(folder, 0o777); err != nil {
-			return v, err
+		if err := prepareFolder(folder, job, force); err != nil {
+			return v, usageError{err}
 		}
 		t.note(func(*facts) {
 			t.partial = func() view {
@@ -214,6 +214,18 @@ func (t *tool) jobsDownloadCommand(flags *jobFlags) *command {
 		return v, nil
 	}
 	return c
+}
+
+// prepareFolder makes the folder of a download, and returns an error if an output cannot be written there: then not even the
+// first one is fetched.
+func prepareFolder(folder string, job *svc.Job, force bool) error {
+	err := os.MkdirAll(folder, 0o777)
+	for _, out := range job.Outputs {
+		if err == nil {
+			_, _, err = free(filepath.Join(folder, outputName(job, out)), force)
+		}
+	}
+	return err
 }
 
 // downloadOutput writes an output to a file. If its URL has expired, the job is read again for

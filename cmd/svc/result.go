@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -36,26 +35,25 @@ func (r *result) prepare() (err error) {
 			err = fmt.Errorf("--result: %w", err)
 		}
 	}()
-	switch info, err := os.Lstat(r.name); {
-	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file", r.name)
-	case err == nil:
-		err = os.Remove(r.name)
-		if err != nil {
-			return err
-		}
-	case !errors.Is(err, fs.ErrNotExist):
+	target, old, err := targetOf(r.name)
+	if err != nil {
 		return err
 	}
-	f, err := r.temporary()
+	if old != nil {
+		if err := os.Remove(target); err != nil {
+			return err
+		}
+	}
+	f, err := r.temporary(target)
 	if err != nil {
 		return err
 	}
 	return errors.Join(f.Close(), litter.remove(f.Name()))
 }
 
-func (r *result) temporary() (*os.File, error) {
-	return litter.file(filepath.Dir(r.name), ".svc-result-")
+// temporary makes a temporary file beside the one that it will be.
+func (r *result) temporary(target string) (*os.File, error) {
+	return litter.file(filepath.Dir(target), ".svc-result-")
 }
 
 // ended records how CMD has ended.
@@ -86,16 +84,20 @@ func (t *tool) saveResult(err error, code int, c *command, f facts) error {
 	return nil
 }
 
-// replace writes the file, which only its user can read.
+// replace writes the file, which only its user can read. After a usage error, prepare may not have been called.
 func (r *result) replace(text []byte) error {
-	f, err := r.temporary()
+	target, _, err := targetOf(r.name)
+	if err != nil {
+		return err
+	}
+	f, err := r.temporary(target)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), r.name)
+		err = os.Rename(f.Name(), target)
 	}
 	if err != nil {
 		_ = litter.remove(f.Name())

@@ -64,7 +64,7 @@ func replaceable(path string) (fs.FileInfo, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%q is not a regular file%s", path, useWriter)
-	case isMount(path):
+	case IsMount(path):
 		return nil, fmt.Errorf("%q is a mount point%s", path, useWriter)
 	}
 	return info, nil
@@ -109,9 +109,9 @@ func followLinks(path string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: path, Err: errors.New("too many levels of symbolic links")}
 }
 
-// isMount reports whether a file is a mount point, which cannot be replaced by a rename. On
+// IsMount reports whether a file is a mount point, which cannot be replaced by a rename. On
 // systems without /proc it is always false.
-func isMount(path string) bool {
+func IsMount(path string) bool {
 	path, _ = filepath.EvalSymlinks(path)
 	path, _ = filepath.Abs(path)
 	path = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(path)
