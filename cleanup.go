@@ -39,15 +39,14 @@ const cleanupLimit = 30 * time.Second
 // failed runs the cleanup if the options ask for one, and returns the error of the deployment.
 func (d *deployment) failed(ctx context.Context, err error) error {
 	e := &DeployError{ServiceID: d.id, Service: d.record, Resumed: d.resumed, Err: err}
-	deleted := d.deleted()
-	if deleted {
+	if d.deleted() {
 		e.Cleanup = CleanupDeleted
 	}
 	remove := d.opts.DeleteOnFailure && !d.resumed // the call that created it may still use it
 	if d.opts.OnFailure != nil {
 		remove = d.opts.OnFailure(e)
 	}
-	if remove && !deleted {
+	if remove { // also if the wait has proved the deletion: if that is wrong, the delete ends the bill
 		e.Cleanup, e.CleanupErr = d.cleanUp(ctx)
 	}
 	return e
@@ -178,7 +177,7 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, e
 		switch {
 		case err != nil && r.unsure:
 			return s, rules.Unproven, err
-		case verdict == rules.Deleted, cause.Has[*permanentError](err):
+		case orZero(s).IsDeleted, cause.Has[*permanentError](err):
 			return s, verdict, err
 		}
 		before = s

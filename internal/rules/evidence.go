@@ -145,8 +145,8 @@ func (e Evidence) After(o Observation) Evidence {
 		e.Read, e.runs = true, [len(proofs)]run{}
 	case Flagged:
 		e.Read, e.flagged = true, true
-	case Accepted:
-		e.accepted = true
+	case Accepted: // what is deleted may have existed until then
+		e.accepted, e.runs = true, [len(proofs)]run{}
 	case Listed:
 		if !o.unshared(e.seen[(e.next+len(e.seen)-1)%len(e.seen)]).copyOf(e.list) { // a copy proves nothing about the time since its original
 			e.listed = true

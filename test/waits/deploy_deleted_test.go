@@ -277,3 +277,53 @@ func TestCleanupContinuesTheEvidenceOfTheWait(t *testing.T) {
 		require.LessOrEqual(t, time.Since(failed), 8*time.Second)
 	})
 }
+
+// A cleanup always sends a delete, also of an endpoint that the service does not find for so long that it counts as
+// deleted: if a gateway has lost only the route of reads, the delete still ends the bill.
+func TestCleanupDeletesWhatCountsAsDeleted(t *testing.T) {
+	for name, notFound := range map[string]svctest.Fault{
+		"json":  {Status: 404, Body: `{"code":"not_found","message":"no such service"}`, Times: -1},
+		"plain": {Status: 404, Body: "404 page not found\n", Times: -1},
+		"html":  {Status: 404, Body: "<html><h1>Not Found</h1></html>", Times: -1},
+	} {
+		for _, read := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", read ", read), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+					if !read {
+						srv.Fault("GET", svctest.RouteEndpoint, notFound)
+					}
+					lost := func(svc.Poll) {
+						if read && srv.PendingFaults() == 0 {
+							srv.Fault("GET", svctest.RouteEndpoint, notFound)
+						}
+					}
+					_, err := srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true, WaitOptions: svc.WaitOptions{OnPoll: lost}})
+					e := testkit.ErrorAs[*svc.DeployError](t, err)
+					require.ErrorIs(t, err, svc.ErrNotFound)
+					require.Equal(t, svc.CleanupDeleted, e.Cleanup, err)
+					require.Positive(t, srv.RequestCount("DELETE", svctest.RouteEndpoint))
+					require.Zero(t, srv.RunningInstances())
+				})
+			})
+		}
+	}
+}
+
+// What is not found counts as deleted also if its delete fails.
+func TestCleanupOfWhatIsDeletedElsewhere(t *testing.T) {
+	for name, fault := range map[string]*svctest.Fault{"a delete works": nil, "no delete works": {Status: 503, Times: -1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+				if fault != nil {
+					srv.Fault("DELETE", svctest.RouteEndpoint, *fault)
+				}
+				gone := func(svc.Poll) { srv.Delete("svc-1") }
+				_, err := srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true, WaitOptions: svc.WaitOptions{OnPoll: gone}})
+				require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup, err)
+				require.Equal(t, 1, srv.RequestCount("DELETE", svctest.RouteEndpoint))
+			})
+		})
+	}
+}
