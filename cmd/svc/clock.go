@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// dates is a transport that keeps the Date of the latest response to a delete, and how far the clock of this machine is
+// dates is a transport that notes what is being sent. It keeps the Date of the latest response to a delete, and how far the clock of this machine is
 // ahead of the service's.
 type dates struct {
 	next http.RoundTripper
@@ -15,7 +15,10 @@ type dates struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (d dates) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodDelete {
+	switch r.Method {
+	case http.MethodPut:
+		d.tool.note(func(f *facts) { f.Changing = true })
+	case http.MethodDelete:
 		id := path.Base(r.URL.Path)
 		if err := d.tool.claim(r.Context(), id); err != nil {
 			return nil, err

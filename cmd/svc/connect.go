@@ -193,7 +193,7 @@ func (t *tool) attempt(ctx context.Context, a svc.Attempt) {
 	isDelete, absent := a.Method == http.MethodDelete, a.StatusCode == http.StatusNotFound || a.StatusCode == http.StatusGone
 	t.note(func(f *facts) {
 		f.Posted = f.Posted || a.Method == http.MethodPost
-		f.Changed = f.Changed || a.Method == http.MethodPut && !refuses(a.StatusCode)
+		f.Changed, f.Changing = f.Changed || a.Method == http.MethodPut && !refuses(a.StatusCode), false
 	})
 	took := isDelete && a.StatusCode/100 == 2
 	t.noteEndpoint(a.ID, func(e *endpoint) {

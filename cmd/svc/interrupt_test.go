@@ -131,6 +131,7 @@ func TestInterrupted(t *testing.T) {
 					doc := e.doc(t)
 					require.Equal(t, tt.may, doc["may_be_running"], "%v: %s", signals, e.stdout)
 					s.requireKnown(doc, tt.open)
+					require.NotContains(t, e.stderr, "was not changed", "%v: it has been sent", signals)
 					parts, err := filepath.Glob(filepath.Join(s.env["HOME"], ".svc-download-*"))
 					require.NoError(t, err)
 					require.Empty(t, parts, "of a download")

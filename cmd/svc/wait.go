@@ -210,7 +210,7 @@ func (t *tool) overtaken(ctx context.Context, e ledger.Entry, n int, s *svc.Infe
 
 // scaleLeft returns what may be running after a change of the number of instances that failed.
 func (t *tool) scaleLeft(f facts) []string {
-	if !f.Changed {
+	if !f.Changed && !f.Changing {
 		return []string{"The number of instances was not changed: as many as before may be running and billed. To see how many: " + t.cmdOn(f, "get")}
 	}
 	text := fmt.Sprintf("Up to %d instances of %s may be running and billed, or as many as before.", f.Target, f.subject())
