@@ -95,6 +95,49 @@ func TestDoctorOnADamagedKey(t *testing.T) {
 	s.must(exitOK, "delete", "svc-1")
 }
 
+// TestNoCommandAdvisesToSettleADamagedKey, whichever record is damaged and how, and whatever the state of the entry was. The restored
+// records work again, as the advice says.
+func TestNoCommandAdvisesToSettleADamagedKey(t *testing.T) {
+	t.Parallel()
+	settles := regexp.MustCompile(`svc (adopt|forget)\b.*\bchat\b`)
+	for name, makeEntry := range map[string]func(*session){
+		"created":  func(s *session) { s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...) },
+		"in doubt": loseChat(svctest.DropAfterEffect()),
+		"adopted": func(s *session) {
+			loseChat(svctest.DropAfterEffect())(s)
+			s.must(exitOK, "adopt", "chat", "svc-1", "--unmarked")
+		},
+	} {
+		for how, text := range map[string]string{"cut": `{"key":"ch`, "empty": "", "zeros": strings.Repeat("\x00", 100)} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				s := newSession(t)
+				makeEntry(s)
+				s.must(exitOK, with(deploy, "--key", "other")...)
+				files, err := filepath.Glob(s.record("chat@*.json"))
+				require.NoError(t, err)
+				last := files[len(files)-1]
+				if name == "in doubt" {
+					last = files[0]
+				}
+				whole, err := os.ReadFile(last)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(last, []byte(text), 0o600))
+				lines := append(slices.Clone(triedCommands), []string{"scale", "svc-1", "2"}, []string{"delete", "svc-1"}, []string{"delete", "svc-1", "--missing-ok"})
+				for _, args := range lines {
+					e := s.run(with(args, "--timeout", "5s")...)
+					require.NotRegexp(t, settles, e.stdout+e.stderr, "%s: %s", args, e.stderr)
+					if args[0] == "delete" && args[1] == "svc-1" {
+						require.Contains(t, e.stderr, "the records of the key chat are damaged, so the entry of what is deleted may stay open; run the same command again when they are restored from a copy")
+					}
+				}
+				require.NoError(t, os.WriteFile(last, whole, 0o600))
+				require.NotContains(t, s.must(exitOK, "ls").stderr, "damaged")
+			})
+		}
+	}
+}
+
 // TestTheAdviceOnADamagedKeyHasItsEndpoint: also if the first record of the create is damaged, so that the key has no entry.
 func TestTheAdviceOnADamagedKeyHasItsEndpoint(t *testing.T) {
 	t.Parallel()

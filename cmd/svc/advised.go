@@ -10,7 +10,8 @@ import (
 )
 
 // cmd returns a command line for an advice, which can be run as it is printed: it has those global flags of this command
-// that it needs. What is in the environment is not repeated.
+// that it needs. What is in the environment is not repeated. In place of adopt or forget of a key whose records are damaged, which
+// would refuse it, it says what works.
 func (t *tool) cmd(format string, args ...any) string {
 	return t.cmdAt(t.flags.baseURL, format, args...)
 }
@@ -27,6 +28,9 @@ func (t *tool) cmdOf(e ledger.Entry, format string, args ...any) string {
 func (t *tool) cmdAt(address, format string, args ...any) string {
 	line, rest := commandLine(format, args...)
 	name, _, _ := strings.Cut(line, " ")
+	if settles := name == "adopt" || name == "forget"; settles && len(args) > 0 && t.hasDamaged(fmt.Sprint(args[0])) {
+		return damagedText(args[0])
+	}
 	before := ""
 	if !slices.Contains([]string{"files", "jobs", "flavors"}, name) {
 		before, line = t.withLedger(line)
@@ -99,7 +103,31 @@ func (t *tool) withLedger(line string) (before, with string) {
 	return "", line + " --ledger " + shellWord(p.usable)
 }
 
+// damagedText says what works for a key whose records are damaged, in place of a command that does not.
+func damagedText(key any) string {
+	return fmt.Sprintf("no command works while the records of the key %s are damaged: restore them from a copy, or use another key", key)
+}
+
+// noteDamaged notes the keys whose records are damaged, as far as an error says it.
+func (t *tool) noteDamaged(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range damages(err) {
+		t.damagedKeys = append(t.damagedKeys, e.Key)
+	}
+}
+
+// hasDamaged reports whether the records of a key are known to be damaged.
+func (t *tool) hasDamaged(key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Contains(t.damagedKeys, key)
+}
+
 // settle returns the two commands that settle an entry in doubt.
 func (t *tool) settle(e ledger.Entry) string {
+	if t.hasDamaged(e.Key) {
+		return damagedText(e.Key)
+	}
 	return t.cmdOf(e, "adopt %s ID", e.Key) + ", or: " + t.cmdOf(e, "forget %s", e.Key)
 }

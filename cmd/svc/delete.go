@@ -191,7 +191,11 @@ func (t *tool) recorded(ctx context.Context, ids []string) map[string]ledger.Ent
 	entries, err := t.client.Ledger.Entries(ctx) // returns when ctx ends, even if the store hangs
 	if err != nil && !errors.Is(err, svc.ErrNoLedger) {
 		t.note(func(f *facts) { f.Unread = true })
-		t.talk.warn("the ledger cannot be read, so the entry of what is deleted may stay open; run the same command again when it can: %s", plainText(err))
+		why, then := "the ledger cannot be read", "when it can"
+		if key := damagedKey(err); key != "" {
+			why, then = "the records of the key "+key+" are damaged", "when they are restored from a copy"
+		}
+		t.talk.warn("%s, so the entry of what is deleted may stay open; run the same command again %s: %s", why, then, plainText(err))
 	}
 	for _, e := range t.openElsewhereWith(entries, ids...) {
 		t.talk.warn("the ledger has %s, of the key %s, at another address, and that entry stays open. If it is the same endpoint: %s", printable(e.ServiceID), e.Key, t.cmdOf(e, "delete --key %s", e.Key))

@@ -324,6 +324,7 @@ type watched struct {
 func (w watched) List(ctx context.Context, key string) ([]ledger.Record, error) {
 	records, err := w.timely.List(ctx, key)
 	w.tool.noteOwners(records)
+	w.tool.noteDamaged(err)
 	if w.command.listed != nil {
 		records = w.command.listed(records)
 	}

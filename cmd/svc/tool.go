@@ -40,14 +40,15 @@ type tool struct {
 	deletedAt atomic.Pointer[time.Time] // Date of the latest response to a delete; zero before it
 	ahead     atomic.Int64              // how far the clock of this machine is ahead of the service's, in ns, by the latest response; see off
 
-	mu        sync.Mutex
-	current   *command // the command that runs; nil if the command line is not valid
-	known     facts
-	shown     view                 // what the command has found
-	partial   func() view          // returns what it has found so far, and is called under the lock; nil if it has no such function
-	over      chan struct{}        // is closed when CMD of "svc run" has ended, and what is known of its end is recorded; nil if it is not started
-	endpoints map[string]*endpoint // by their IDs in lower case
-	told      map[string]bool      // what is said only once
+	mu          sync.Mutex
+	current     *command // the command that runs; nil if the command line is not valid
+	known       facts
+	shown       view                 // what the command has found
+	partial     func() view          // returns what it has found so far, and is called under the lock; nil if it has no such function
+	over        chan struct{}        // is closed when CMD of "svc run" has ended, and what is known of its end is recorded; nil if it is not started
+	endpoints   map[string]*endpoint // by their IDs in lower case
+	told        map[string]bool      // what is said only once
+	damagedKeys []string             // the keys whose records were seen to be damaged
 }
 
 // facts is what is known about the endpoints of a command.

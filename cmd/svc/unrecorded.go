@@ -39,9 +39,10 @@ func (t *tool) unrecorded(id string, event ledger.Event, err error) {
 	}
 }
 
-// noteOwners notes which keys have which endpoints of this address.
+// noteOwners notes which keys have which endpoints of this address, and which have damaged records.
 func (t *tool) noteOwners(records []ledger.Record) {
-	entries, _ := ledger.Fold(records)
+	entries, err := ledger.Fold(records)
+	t.noteDamaged(err)
 	for _, e := range t.byID(entries) {
 		t.noteEndpoint(e.ServiceID, func(now *endpoint) { now.key = e.Key })
 	}
