@@ -205,7 +205,7 @@ func unfit(flag, text string) string {
 		return unicode.IsControl(r) && (flag != "command" || !unicode.IsSpace(r))
 	}
 	switch {
-	case blank(text):
+	case blank(text) && !strings.ContainsFunc(strings.TrimSpace(text), control):
 		return "is empty"
 	case strings.ContainsFunc(text, control):
 		return "holds a control character, such as a line break"

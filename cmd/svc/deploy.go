@@ -302,7 +302,7 @@ func (d *deployment) noSuchFlavor(ctx context.Context, err error) error {
 		missing = d.flavorExists(ctx, given)
 	}
 	if errors.Is(missing, errNoFlavor) {
-		return several{plainText(missing) + ": " + plainText(err), []error{missing, err}}
+		return several{plainText(err) + ": " + plainText(missing), []error{missing, err}}
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -92,4 +93,12 @@ func parseDays(text string) (time.Duration, error) {
 		return 0, errDays
 	}
 	return d, nil
+}
+
+// count returns a number of instances in words.
+func count[N ~int | ~int32 | ~int64](n N) string {
+	if n == 1 {
+		return "1 instance"
+	}
+	return fmt.Sprintf("%d instances", n)
 }

@@ -97,6 +97,9 @@ is one document for each command, also after a failure (then with error and erro
 each change, "--progress json" makes it JSON, one object a line, and --quiet leaves errors and
 warnings.
 
+  # chat.yaml has the fields of the create request, as "svc deploy --dry-run" prints them:
+  #   name: chat
+  #   deploy_metadata: {image_url: "registry.example/chat:3"}
   set -euo pipefail
   code=0; id=$(svc deploy --file chat.yaml --key chat --lease 8h) || code=$?
   case $code in

@@ -106,9 +106,15 @@ var connection = lazy.Regexp(`(?i)://|postgres(ql)?:|password|_key=`)
 // address matches a relative path that may be a mistyped connection string.
 var address = lazy.Regexp(`[@:=?]|//|^~[^/\\]`)
 
-// withoutSecrets returns a connection string without its user, password and parameters but the host, as each text shows it: the library
+// ofPlace are the parameters of a connection string that name the server and the database: they win over its other parts.
+var ofPlace = []string{"host", "port", "dbname", "database"}
+
+// harmless are the parameters that hold no secret, with ofPlace: a text may have them.
+var harmless = []string{"sslmode", "connect_timeout", "application_name", "target_session_attrs", "search_path", "client_encoding", "timezone"}
+
+// withoutSecrets returns a connection string without its user, password and parameters but ofPlace, as each text shows it: the library
 // removes the user from what it shows, so that another form would be a second one. usable is the connection string if it has
-// neither a password nor parameters, and else empty.
+// neither a password nor a parameter that may hold one, and else empty.
 func withoutSecrets(dsn string) (shown, usable string, err error) {
 	u, err := url.Parse(dsn)
 	broken := err != nil // the error of url.Parse would show the password
@@ -118,14 +124,22 @@ func withoutSecrets(dsn string) (shown, usable string, err error) {
 	if broken {
 		return "", "", errors.New("the connection string of the ledger is not a URL: escape special characters of the password with %XX")
 	}
-	if _, secret := u.User.Password(); !secret && u.RawQuery+u.Fragment == "" {
+	query, badly := url.ParseQuery(u.RawQuery)
+	_, secret := u.User.Password()
+	secret = secret || badly != nil || u.Fragment != ""
+	for name := range query {
+		secret = secret || !slices.Contains(slices.Concat(ofPlace, harmless), name)
+	}
+	if !secret {
 		usable = dsn
 	}
-	host := u.Query().Get("host") // the folder of a socket, or a server: it wins over that of the URL
 	u.User, u.RawQuery, u.ForceQuery, u.Fragment = nil, "", false, ""
-	if host != "" {
-		u.RawQuery = "host=" + strings.ReplaceAll(url.QueryEscape(host), "%2F", "/")
+	for _, name := range ofPlace {
+		if value := query.Get(name); value != "" {
+			u.RawQuery += "&" + name + "=" + strings.ReplaceAll(url.QueryEscape(value), "%2F", "/")
+		}
 	}
+	u.RawQuery = strings.TrimPrefix(u.RawQuery, "&")
 	return u.String(), usable, nil
 }
 

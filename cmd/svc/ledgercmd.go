@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -89,6 +90,9 @@ endpoint may be running is never removed.`,
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		age, err := parseDays(olderThan)
 		if err != nil || age <= 0 {
+			if olderThan == "" {
+				return nil, usageError{errors.New("--older-than is required, such as --older-than 90d")}
+			}
 			return nil, usageError{fmt.Errorf("--older-than must be a positive duration, such as 90d or 12h, not %q", olderThan)}
 		}
 		entries, err := t.client.Ledger.Entries(ctx)

@@ -210,7 +210,7 @@ func (t *tool) firstInStock(flavors []svc.Flavor, instances int, refused []svc.R
 	case len(left) > 0:
 		return left[0], nil
 	case len(stocked) == 0:
-		return f, soldOutError{fmt.Sprintf("no flavor that fits has %d instances in stock. To wait for that: %s, with the same --gpu and so on", instances, t.cmd("flavors --wait --min-available %d", instances))}
+		return f, soldOutError{fmt.Sprintf("no flavor that fits has %s in stock. To wait for that: %s, with the same --gpu and so on", count(instances), t.cmd("flavors --wait --min-available %d", instances))}
 	case slices.ContainsFunc(refused, func(r svc.RefusedFlavor) bool { return saysSoldOut(r.Err) }):
 		return f, soldOutError{"the service says that it has too few instances, although its list of flavors has them in stock"}
 	}

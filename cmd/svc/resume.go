@@ -135,7 +135,7 @@ func (d *deployment) tellInstances(s *svc.InferenceService) {
 	}
 	d.instancesTold = true
 	if has, n := int(s.ResourceMetadata.TargetInstanceNumber), d.req.ResourceMetadata.TargetInstanceNumber; has != n {
-		d.tool.talk.say("%s has %d instances, and keeps them: --instances %d is for a new endpoint. To scale it: %s", printable(s.ServiceID), has, n, d.tool.cmd("scale --key %s N", d.tool.flags.key))
+		d.tool.talk.say("%s has %s, and keeps that number: --instances %d is for a new endpoint. To scale it: %s", printable(s.ServiceID), count(has), n, d.tool.cmd("scale --key %s N", d.tool.flags.key))
 	}
 }
 
@@ -145,8 +145,8 @@ func (d *deployment) warnOfScaled(gets string) {
 	if e == nil || e.ServiceID == "" || e.Instances == e.Records[0].Instances || e.Instances == n {
 		return
 	}
-	d.tool.talk.warn("%s, which the key %s had before, was scaled to %d instances, and the new one %s %d. To scale it: %s",
-		printable(e.ServiceID), e.Key, e.Instances, gets, n, d.tool.cmd("scale --key %s %d", e.Key, e.Instances))
+	d.tool.talk.warn("%s, which the key %s had before, was scaled to %s, and the new one %s %d. To scale it: %s",
+		printable(e.ServiceID), e.Key, count(e.Instances), gets, n, d.tool.cmd("scale --key %s %d", e.Key, e.Instances))
 }
 
 // warnOfAdopted warns if an entry has adopted an endpoint without a mark, which another request may have created.

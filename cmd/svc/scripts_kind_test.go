@@ -92,7 +92,7 @@ func TestDeployTellsOfInstancesThatWereScaled(t *testing.T) {
 	s.must(exitOK, "scale", "--key", "app", "3")
 	for _, more := range [][]string{nil, {"--dry-run"}} {
 		e := s.must(exitOK, with(deploy, more...)...)
-		require.Contains(t, e.stderr, "svc-1 has 3 instances, and keeps them: --instances 1 is for a new endpoint. To scale it: svc scale --key app N\n")
+		require.Contains(t, e.stderr, "svc-1 has 3 instances, and keeps that number: --instances 1 is for a new endpoint. To scale it: svc scale --key app N\n")
 	}
 	require.Equal(t, map[string]int{"app:1": 3}, s.instances())
 
@@ -100,7 +100,7 @@ func TestDeployTellsOfInstancesThatWereScaled(t *testing.T) {
 	s.must(exitRunning, "scale", "--key", "app", "5", "--timeout", "5s") // the ledger has 5, for all that is known
 	s.srv.ClearFaults()
 	for _, more := range [][]string{nil, {"--dry-run"}, {"--wait=false"}} {
-		require.Contains(t, s.must(exitOK, with(deploy, more...)...).stderr, "svc-1 has 3 instances, and keeps them", "by its record_B10")
+		require.Contains(t, s.must(exitOK, with(deploy, more...)...).stderr, "svc-1 has 3 instances, and keeps that number", "by its record_B10")
 	}
 	s.must(exitOK, "scale", "--key", "app", "0")
 	for _, more := range []string{"--dry-run", "--quiet"} {

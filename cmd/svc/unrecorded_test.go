@@ -35,7 +35,7 @@ func TestRecordThatTheLedgerCannotTake(t *testing.T) {
 		"of ID":   {nil, "DELETE", []string{"delete", "svc-1"}, exitOK, []string{accepted, deleted}, again},
 		"sweep":   {[]string{"extend", "chat", "1s"}, "DELETE", []string{"sweep"}, exitLedger, []string{accepted, deleted, "Deleted: svc-1. Other endpoints may"}, again},
 		"replace": {nil, "DELETE", with(deploy, "--key", "chat", "--replace"), exitDeleted, []string{accepted, deleted, "svc-1, which the key chat had, is deleted (--replace)"}, again},
-		"scale":   {nil, "PUT", []string{"scale", "svc-1", "1"}, exitOK, []string{"warning: the ledger cannot record that svc-1 has 1 instances, so its entry (key chat) keeps the number from before: "}, "svc scale svc-1 1"},
+		"scale":   {nil, "PUT", []string{"scale", "svc-1", "1"}, exitOK, []string{"warning: the ledger cannot record that svc-1 has 1 instance, so its entry (key chat) keeps the number from before: "}, "svc scale svc-1 1"},
 		"to zero": {nil, "PUT", []string{"scale", "--key", "chat", "0"}, exitOK, []string{"warning: the ledger cannot record that svc-1 has 0 instances, so its entry (key chat) keeps"}, "svc scale svc-1 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestScaleWithoutTheLedger(t *testing.T) {
 	s.must(exitOK, with(deploy, "--instances", "2")...)
 	for name, place := range map[string]string{"folder": filepath.Join(t.TempDir(), "lost"), "file": "sqlite:" + filepath.Join(t.TempDir(), "lost.db")} {
 		s.env["SVC_LEDGER"] = place
-		require.Contains(t, s.must(exitOK, "scale", "svc-1", "1").stderr, "warning: the ledger cannot record that svc-1 has 1 instances, so its entry, if it has one, keeps", name)
+		require.Contains(t, s.must(exitOK, "scale", "svc-1", "1").stderr, "warning: the ledger cannot record that svc-1 has 1 instance, so its entry, if it has one, keeps", name)
 		e := s.must(exitLedger, "scale", "svc-1", "2", "-o", "json")
 		require.Equal(t, true, e.doc(t)["may_be_running"])
 		require.Contains(t, e.stderr, "The same command with --ledger none works without one", name)

@@ -213,10 +213,10 @@ func (t *tool) scaleLeft(f facts) []string {
 	if !f.Changed && !f.Changing {
 		return []string{"The number of instances was not changed: as many as before may be running and billed. To see how many: " + t.cmdOn(f, "get")}
 	}
-	text := fmt.Sprintf("Up to %d instances of %s may be running and billed, or as many as before.", f.Target, f.subject())
+	text := fmt.Sprintf("Up to %s of %s may be running and billed, or as many as before.", count(f.Target), f.subject())
 	switch {
 	case f.Overtaken:
-		text = fmt.Sprintf("%s has %d instances, by another command. They may be running and billed.", f.subject(), f.Target)
+		text = fmt.Sprintf("%s has %s, by another command, which may be running and billed.", f.subject(), count(f.Target))
 	case f.Unwritten:
 		text = fmt.Sprintf("The number of instances was changed to %d. They may be running and billed.", f.Target)
 	case f.Target == 0:
