@@ -435,7 +435,7 @@ func TestScriptsNeverEndWithTwo(t *testing.T) {
 			s.tool("svc", "exit 2")
 			e := s.script(name, args...)
 			require.Equal(t, exitRunning, e.code, e.stderr)
-			require.Contains(t, e.stderr, "What runs is not known")
+			require.Contains(t, e.stderr, "stopped by a crash of svc")
 		})
 	}
 }

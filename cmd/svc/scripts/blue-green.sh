@@ -7,11 +7,13 @@
 #   code   what serves
 #   0      RELEASE. Its ID is on standard output. The old releases are deleted
 #   20     see the last lines: RELEASE became available, and others may run too. This run deleted none that serves
-#   4, 10  what served before. RELEASE may run too: see the last lines. 10 also if svc or bash itself fails (2), which
-#          bash 5.2 does at times after a signal
+#   4, 10  what served before. RELEASE may run too: see the last lines
 #   8      nothing: the release that serves has 0 instances, and nothing was changed
 #   64     what served before: a wrong use
-#   other  what served before: RELEASE does not run (svc help exit-codes; 130: a signal stopped the script)
+#   137    not known: SIGKILL ended the script. To see it: svc ls
+#   other  what served before: RELEASE does not run (svc help exit-codes. 129, 130, 143: a signal stopped the script)
+#
+# A failure of bash or a crash of svc ends the script as a signal does.
 #
 # SWITCH is a program of yours: it gets the address of the new release as its argument, and points the traffic to it.
 # DRAIN is how many seconds the old release goes on after that (default 30), DELETE_TIMEOUT how long the deletion of an
@@ -30,9 +32,9 @@
 # the others. With LEASE=0, or a service whose responses have no Date, no lease is set: two runs for releases that exist
 # already do not notice each other.
 #
-# SIGINT, SIGTERM and SIGHUP are passed on to what runs, nothing is started after it, and no release is deleted. A svc
-# or SWITCH that ends with 128 or more stops the script too. A signal to svc alone that svc catches is a failure of that
-# svc. A signal that is ignored when the script starts (by nohup or &) stays ignored: use SIGTERM then.
+# SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to what runs, nothing is started after it, and no release is
+# deleted. A svc or SWITCH that ends with 128 or more stops the script too. A signal to svc alone that svc catches is a
+# failure of that svc. A signal that is ignored when the script starts (by nohup or &) stays ignored: use SIGTERM then.
 #
 # APP and RELEASE must not contain "--", so that no release of another app is taken for an old one: 1 to 64 characters
 # of a-z, 0-9, _ and - in all.
@@ -42,50 +44,101 @@
 # --ledger: set LEASE and SVC_LEDGER.
 set -euf -o pipefail
 
+app=${1-} release=${2-} image=${3-} switch=${4-} new=${1-}--${2-} both=''
+undo=" To give up $new: svc delete --key $new --missing-ok"
+
+# report ends the script, and says what may run.
+report() {
+	local code=$1 listed
+	say "$2. The releases of $app that may be running and billed:"
+	listed=$(svc ls --timeout 30s 2>/dev/null) || listed='KEY: the ledger cannot be read: svc ls'
+	printf '%s\n' "${listed:-KEY: none}" | while IFS= read -r line; do
+		case $line in KEY* | "$app"--*) show "$line" ;; esac
+	done || true
+	say "to go on, run the same command again, when no other one runs for $app.$undo"
+	case $code:$'\n'$listed in
+	4:* | 20:*) ;;
+	*'KEY: the ledger'* | *$'\n'"$new "*) code=10 ;; # it may run
+	esac
+	finish $code
+}
+
+# what_runs ends the script after a signal.
+what_runs() {
+	local code=130
+	case $ended in 4 | 10 | 11) code=$ended ;; esac
+	report "${both:-$code}" "stopped by $stopped"
+}
+
 # The lines up to the next bar are the same in all scripts here.
 # ----------------------------------------------------------------------------------------------------------------
 true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
 { true >&1; } 2>/dev/null || exec >&2
 
-name=${0##*/} name=${name%.sh} child='' stopped='' both='' signals=0
-stop() {
-	stopped=$1 signals=$((signals + 1))
-	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
-}
-for signal in INT TERM HUP; do trap "stop SIG$signal" $signal; done
-trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
+name=${0##*/} name=${name%.sh} child='' stopped='' chosen='' ended=0 signals=0
 
 # show and say write to standard error. That they cannot is no failure.
 show() { printf '%s\n' "$@" >&2 || true; }
 say() { show "$name: $*"; }
 
-# on_exit keeps 2 from being the code: a svc that crashed, or a failure of bash, which may misread a trap if a signal
-# comes while it reads a $(...). Then nothing is known of what runs.
-on_exit() {
-	[ "$1" = 2 ] || return 0
-	say 'svc or bash has failed: see above. What runs is not known. To see it: svc ls'
-	exit "${both:-10}"
+# stop notices a signal, and passes it on.
+stop() {
+	stopped=$1 signals=$((signals + 1))
+	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
 }
-trap 'on_exit $?' EXIT
 
-# noticed stops the script after a code of svc that is that of a signal.
-noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
-
-# run runs a program, and passes signals on to it.
-run() {
-	local seen ended
-	unless_stopped 130
-	"$@" <&0 &
-	child=$!
-	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
-	while seen=$signals ended=0; do                             # a signal ends wait, and not the program
+# await waits for the program that run has started. Its code is ended.
+await() {
+	local seen
+	while seen=$signals ended=0; do # a signal ends wait, and not the program
 		wait "$child" || ended=$?
 		[ $seen != $signals ] || break
 	done
+	[ $ended -ge 0 ] || ended=255 # bash 5.2 has lost it after a signal
 	child=''
-	noticed $ended
-	[ $ended = 0 ] || unless_stopped $ended
+}
+
+# finish ends the script with a code that it has chosen.
+finish() {
+	chosen=$1
+	exit "$1"
+}
+
+# on_exit is where each end of the script comes by. A code that finish does not know says nothing: a signal to all
+# processes ends a $(...), and "set -e" then the script, with any code. bash 5.2 may also misread a trap and end with 2.
+# Then what_runs chooses the code, by what the script has begun.
+on_exit() {
+	set +e
+	[ -z "$chosen" ] || exit "$chosen"
+	[ -z "$child" ] || { kill -TERM "$child" 2>/dev/null; await; }
+	stopped=${stopped:-"a signal, or a failure of bash ($1)"}
+	trap '' $caught # what_runs says what it knows, also if Ctrl-C is pressed twice
+	what_runs
+}
+caught='INT TERM HUP QUIT'
+for signal in $caught; do trap "stop SIG$signal" $signal; done
+trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
+trap 'on_exit $?' EXIT
+
+# unless_stopped ends the script after a signal.
+unless_stopped() { [ -z "$stopped" ] || exit 130; }
+
+# noticed stops the script after a code of a program that is that of a signal, or of a svc that has crashed.
+noticed() {
+	[ "$1" -lt 128 ] || stopped=${stopped:-a signal to ${2##*/}}
+	[ "$1 $2" != '2 svc' ] || stopped=${stopped:-a crash of svc}
+}
+
+# run runs a program, and passes signals on to it.
+run() {
+	unless_stopped
+	"$@" <&0 &
+	child=$!
+	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
+	await
+	noticed $ended "$1"
+	[ $ended = 0 ] || unless_stopped
 	return $ended
 }
 # ----------------------------------------------------------------------------------------------------------------
@@ -94,9 +147,10 @@ run() {
 # ----------------------------------------------------------------------------------------------------------------
 # refuse ends the script before it has changed anything.
 refuse() {
+	unless_stopped # what it has read may be half of it
 	say "$2"
 	say 'nothing was changed'
-	exit $(($1 == 1 ? 10 : $1)) # 1 would say what serves
+	finish $(($1 == 1 ? 10 : $1)) # 1 would say what serves
 }
 
 # check_flags refuses flags of svc deploy with which the script would not do what it says.
@@ -129,8 +183,8 @@ limit=2m
 look() {
 	code=0
 	said=$(svc "$@" --quiet --timeout "$limit" </dev/null 2>&1) || code=$?
-	noticed $code
-	unless_stopped 130
+	noticed $code svc
+	unless_stopped
 }
 
 # list reads entries of the ledger. Damaged ones do not matter if others can be read. The first deployment makes the ledger.
@@ -167,25 +221,10 @@ field() {
 }
 # ----------------------------------------------------------------------------------------------------------------
 
-# leave ends the script, and says what may run.
+# leave ends the script after a failure, and says what may run.
 leave() {
-	local code=$1 listed
-	say "$2. The releases of $app that may be running and billed:"
-	listed=$(svc ls 2>/dev/null) || listed='KEY: the ledger cannot be read: svc ls'
-	printf '%s\n' "${listed:-KEY: none}" | while IFS= read -r line; do
-		case $line in KEY* | "$app"--*) show "$line" ;; esac
-	done || true
-	say "to go on, run the same command again, when no other one runs for $app.$undo"
-	case $code:$'\n'$listed in
-	4:* | 20:*) ;;
-	*'KEY: the ledger'* | *$'\n'"$new "*) code=10 ;; # it may run
-	esac
-	exit $code
-}
-
-# unless_stopped ends the script after a signal.
-unless_stopped() {
-	[ -z "$stopped" ] || leave "${both:-$1}" "stopped by $stopped"
+	unless_stopped # what it has read may be half of it
+	report "$1" "$2"
 }
 
 # releases finds the releases in what list has read: the ID of the new one, unless it is being deleted, the keys of the
@@ -268,14 +307,13 @@ serving() {
 	say "$new gets as many instances as the release that serves: $count"
 }
 
-app=${1-} release=${2-} image=${3-} switch=${4-}
 [ -n "$app" ] && [ -n "$release" ] && [ -n "$image" ] && [ -n "$switch" ] || refuse 64 'usage: blue-green.sh APP RELEASE IMAGE SWITCH [FLAGS of svc deploy]'
 shift 4
 check_flags "$@"
 case $app:$release in *--* | *-:* | *:-*) refuse 64 'APP and RELEASE must not contain "--", nor have a "-" where they meet' ;; esac
 case ${DRAIN:-30} in *[!0-9]*) refuse 64 'DRAIN must be a number of seconds' ;; esac
 command -v "$switch" >/dev/null || refuse 64 "$switch is no program"
-new=$app--$release traffic='' undo=" To give up $new: svc delete --key $new --missing-ok"
+traffic=''
 
 begin
 releases
@@ -288,7 +326,9 @@ run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720
 	code=$?
 	[ $code != 64 ] || refuse 64 'svc deploy does not accept the request'
 	[ $code != 5 ] || [ -z "$serves" ] || [ -z "$flavor" ] || say "$new was to have the flavor of $serves: for another one, the same command with --flavor or --max-price"
-	exit $code
+	[ $code = 4 ] || [ -z "$(svc ls --key "$new" --timeout 30s 2>/dev/null)" ] || code=10 # of another request, or with 0 instances
+	unless_stopped
+	finish $code
 }
 both=20
 look url --key "$new" -o yaml
@@ -311,4 +351,4 @@ for key in $old; do
 		failed=20
 	}
 done
-exit $failed
+finish $failed

@@ -10,12 +10,13 @@
 #   4       not known: the outcome of a create is not known. Settle it: svc help exit-codes
 #   8       nothing: the endpoint has 0 instances, and nothing was changed
 #   9       what served before, or what another command has deployed under the key: see the last lines
-#   10      an endpoint of the key may run: see the last lines. Also if svc or bash itself fails (2), which bash 5.2 does
-#           at times after a signal
+#   10      an endpoint of the key may run: see the last lines
 #   11, 20  nothing: neither image became available, or a signal stopped the script before one did
-#   130     nothing: a signal stopped the script
 #   64      what served before: a wrong use
-#   other   what served before: nothing was changed (svc help exit-codes)
+#   137     not known: SIGKILL ended the script. To see it: svc ls
+#   other   what served before: nothing was changed (svc help exit-codes. 129, 130, 143: a signal stopped the script)
+#
+# A failure of bash or a crash of svc ends the script as a signal does.
 #
 # The old endpoint is deleted before the new one is created, so for some minutes there is none. blue-green.sh has no
 # such gap, but rents both for a while. Nothing is deleted if "svc deploy --dry-run" refuses the new request.
@@ -37,15 +38,33 @@
 # LEASE is how long the endpoint may run before "svc sweep" deletes it (default 24h), DELETE_TIMEOUT how long the
 # deletion of an endpoint may take (default 10m).
 #
-# SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it, also not the old image. A svc that
-# ends with 128 or more stops the script too. A signal to svc alone that svc catches is a failure of that svc: if it was
-# deploying IMAGE, OLD_IMAGE is deployed again. A signal that is ignored when the script starts (by nohup or &) stays
-# ignored: use SIGTERM then.
+# SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to svc, and nothing is started after it, also not the old image. A
+# svc that ends with 128 or more stops the script too. A signal to svc alone that svc catches is a failure of that svc:
+# if it was deploying IMAGE, OLD_IMAGE is deployed again. A signal that is ignored when the script starts (by nohup or
+# &) stays ignored: use SIGTERM then.
 #
 # The script needs bash 3.2 or later, SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
 # FLAGS cannot have --key, --image, --wait, --keep and --dry-run, nor --lease and flags that each svc would need, such as
 # --ledger: set LEASE and SVC_LEDGER.
 set -euf -o pipefail
+
+key=${1-} image=${2-} old=${3-} changed=''
+
+# what_runs ends the script after a signal.
+what_runs() {
+	local listed code
+	listed=$(svc ls --key "$key" --timeout 30s 2>/dev/null) || listed='the ledger cannot be read: svc ls'
+	say "stopped by $stopped: $old is not deployed again. What may run under the key $key:"
+	show "${listed:-nothing}"
+	say "to go on, run the same command again. To delete the endpoint: svc delete --key $key --missing-ok"
+	case $ended:$listed in
+	4:*) code=4 ;;
+	10:* | *:?*) code=10 ;;
+	11:) code=11 ;;
+	*) code=${changed:+20} ;;
+	esac
+	finish ${code:-130}
+}
 
 # The lines up to the next bar are the same in all scripts here.
 # ----------------------------------------------------------------------------------------------------------------
@@ -53,44 +72,69 @@ true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
 { true >&1; } 2>/dev/null || exec >&2
 
-name=${0##*/} name=${name%.sh} child='' stopped='' both='' signals=0
-stop() {
-	stopped=$1 signals=$((signals + 1))
-	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
-}
-for signal in INT TERM HUP; do trap "stop SIG$signal" $signal; done
-trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
+name=${0##*/} name=${name%.sh} child='' stopped='' chosen='' ended=0 signals=0
 
 # show and say write to standard error. That they cannot is no failure.
 show() { printf '%s\n' "$@" >&2 || true; }
 say() { show "$name: $*"; }
 
-# on_exit keeps 2 from being the code: a svc that crashed, or a failure of bash, which may misread a trap if a signal
-# comes while it reads a $(...). Then nothing is known of what runs.
-on_exit() {
-	[ "$1" = 2 ] || return 0
-	say 'svc or bash has failed: see above. What runs is not known. To see it: svc ls'
-	exit "${both:-10}"
+# stop notices a signal, and passes it on.
+stop() {
+	stopped=$1 signals=$((signals + 1))
+	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
 }
-trap 'on_exit $?' EXIT
 
-# noticed stops the script after a code of svc that is that of a signal.
-noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
-
-# run runs a program, and passes signals on to it.
-run() {
-	local seen ended
-	unless_stopped 130
-	"$@" <&0 &
-	child=$!
-	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
-	while seen=$signals ended=0; do                             # a signal ends wait, and not the program
+# await waits for the program that run has started. Its code is ended.
+await() {
+	local seen
+	while seen=$signals ended=0; do # a signal ends wait, and not the program
 		wait "$child" || ended=$?
 		[ $seen != $signals ] || break
 	done
+	[ $ended -ge 0 ] || ended=255 # bash 5.2 has lost it after a signal
 	child=''
-	noticed $ended
-	[ $ended = 0 ] || unless_stopped $ended
+}
+
+# finish ends the script with a code that it has chosen.
+finish() {
+	chosen=$1
+	exit "$1"
+}
+
+# on_exit is where each end of the script comes by. A code that finish does not know says nothing: a signal to all
+# processes ends a $(...), and "set -e" then the script, with any code. bash 5.2 may also misread a trap and end with 2.
+# Then what_runs chooses the code, by what the script has begun.
+on_exit() {
+	set +e
+	[ -z "$chosen" ] || exit "$chosen"
+	[ -z "$child" ] || { kill -TERM "$child" 2>/dev/null; await; }
+	stopped=${stopped:-"a signal, or a failure of bash ($1)"}
+	trap '' $caught # what_runs says what it knows, also if Ctrl-C is pressed twice
+	what_runs
+}
+caught='INT TERM HUP QUIT'
+for signal in $caught; do trap "stop SIG$signal" $signal; done
+trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
+trap 'on_exit $?' EXIT
+
+# unless_stopped ends the script after a signal.
+unless_stopped() { [ -z "$stopped" ] || exit 130; }
+
+# noticed stops the script after a code of a program that is that of a signal, or of a svc that has crashed.
+noticed() {
+	[ "$1" -lt 128 ] || stopped=${stopped:-a signal to ${2##*/}}
+	[ "$1 $2" != '2 svc' ] || stopped=${stopped:-a crash of svc}
+}
+
+# run runs a program, and passes signals on to it.
+run() {
+	unless_stopped
+	"$@" <&0 &
+	child=$!
+	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
+	await
+	noticed $ended "$1"
+	[ $ended = 0 ] || unless_stopped
 	return $ended
 }
 # ----------------------------------------------------------------------------------------------------------------
@@ -99,9 +143,10 @@ run() {
 # ----------------------------------------------------------------------------------------------------------------
 # refuse ends the script before it has changed anything.
 refuse() {
+	unless_stopped # what it has read may be half of it
 	say "$2"
 	say 'nothing was changed'
-	exit $(($1 == 1 ? 10 : $1)) # 1 would say what serves
+	finish $(($1 == 1 ? 10 : $1)) # 1 would say what serves
 }
 
 # check_flags refuses flags of svc deploy with which the script would not do what it says.
@@ -134,8 +179,8 @@ limit=2m
 look() {
 	code=0
 	said=$(svc "$@" --quiet --timeout "$limit" </dev/null 2>&1) || code=$?
-	noticed $code
-	unless_stopped 130
+	noticed $code svc
+	unless_stopped
 }
 
 # list reads entries of the ledger. Damaged ones do not matter if others can be read. The first deployment makes the ledger.
@@ -172,41 +217,30 @@ field() {
 }
 # ----------------------------------------------------------------------------------------------------------------
 
-# unless_stopped ends the script after a signal, with a code that says what runs under the key.
-unless_stopped() {
-	[ -n "$stopped" ] || return 0
-	local listed
-	listed=$(svc ls --key "$key" 2>/dev/null) || listed='the ledger cannot be read: svc ls'
-	say "stopped by $stopped: $old is not deployed again. What may run under the key $key:"
-	show "${listed:-nothing}"
-	say "to go on, run the same command again. To delete the endpoint: svc delete --key $key --missing-ok"
-	[ -z "$listed" ] || [ "$1" = 4 ] || exit 10
-	exit "$1"
-}
-
 # dry_run checks a request for a number of instances, and ends the script if it is refused for another reason than
 # the endpoint of the key.
 dry_run() {
-	local number=$1 why
+	local number=$1 why refused
 	shift
 	set -- "$@" ${number:+--instances "$number"} --dry-run
 	look "$@" -o yaml
 	why=$(field error_kind "$said")
 	case $code:$why in 0:* | 9:key_in_use) return ;; esac
+	refused=$code
 	look "$@" -o name
 	printf '%s\n' "$said" | while IFS= read -r line; do
 		[[ $line == *"the same command with --replace"* ]] || show "$line"
 	done || true
 	[ "$why" != no_flavor ] || [[ " $* " != *" --flavor $flavor "* ]] || say "the key $key has, or had, the flavor $flavor: for another one, FLAGS with --flavor or --max-price"
-	refuse $code "svc deploy would end with $code"
+	refuse $refused "svc deploy would end with $refused"
 }
 
 # drop deletes an endpoint of the key.
 drop() {
+	changed=yes
 	run svc delete --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" -- "$1" >/dev/null || {
-		code=$?
 		say "$1 is not known to be deleted, so nothing is deployed"
-		exit $((code == 1 ? 10 : code))
+		finish 10
 	}
 	dropped=yes
 }
@@ -214,19 +248,19 @@ drop() {
 # deploy deploys with the number of instances that served, and sets code. A create that the ledger has stopped was not
 # stopped by the endpoint of another command if nothing has the key after the script has deleted what served.
 deploy() {
-	local ended=0
-	run svc "$@" ${count:+--instances "$count"} >/dev/null || ended=$?
-	[ $ended != 9 ] || [ -z "$dropped" ] || { list --key "$key" && next; } || ended=20
-	code=$ended
+	changed=yes code=0
+	run svc "$@" ${count:+--instances "$count"} >/dev/null || code=$?
+	[ $code != 9 ] || [ -z "$dropped" ] || {
+		list --key "$key" && next && code=9 || code=20
+	}
 }
 
 # serves ends the script, and prints the ID of the endpoint that serves.
 serves() {
 	svc ls --key "$key" -o name 2>/dev/null || true
-	exit "$1"
+	finish "$1"
 }
 
-key=${1-} image=${2-} old=${3-}
 [ -n "$key" ] && [ -n "$image" ] && [ -n "$old" ] || refuse 64 'usage: rollout.sh KEY IMAGE OLD_IMAGE [FLAGS of svc deploy]'
 shift 3
 case ${OLD_FLAGS-} in *[\"\'\\]*) refuse 64 'OLD_FLAGS are separated by spaces, and have no quotes' ;; esac
@@ -310,10 +344,10 @@ fi
 deploy "${new[@]}"
 case $code in
 0) serves 0 ;;
-4 | 8 | 9) exit $code ;; # svc has said what to do
+4 | 8 | 9) finish $code ;; # svc has said what to do
 10)
 	look get --key "$key" -o yaml
-	[ "$code $(field status "$said")" = '0 unavailable' ] || exit 10
+	[ "$code $(field status "$said")" = '0 unavailable' ] || finish 10
 	drop "$(field service_id "$said")"
 	;;
 esac
@@ -325,4 +359,4 @@ case $code in
 *) code=20 ;;
 esac
 say "going back to $old failed too: see above. To try again, run the same command again"
-exit $code
+finish $code
