@@ -207,7 +207,7 @@ func TestOvertakenScaleEndsAtOnce(t *testing.T) {
 		running bool
 		advice  string
 	}{
-		"1": {exitRunning, true, "svc-1 has 1 instances, by another command. They may be running and billed."},
+		"1": {exitRunning, true, "svc-1 has 1 instance, by another command, which may be running and billed."},
 		"0": {exitFailed, false, ""},
 	} {
 		s := newSession(t, svctest.WithDeployTime(3*time.Second))

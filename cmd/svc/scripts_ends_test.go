@@ -119,9 +119,10 @@ func TestScriptsEndWithATrueCode(t *testing.T) {
 		t.Run(fmt.Sprint(tt.line, len(tt.before)), func(t *testing.T) {
 			t.Parallel()
 			for at := 1; ; at++ {
-				happened := false
+				skipped := (at+i)%3 != 0 && !*tryAll
+				happened := skipped
 				for j, event := range []string{"INT", "TERM", "130", "143", "2", "1"} {
-					if (at+j+i)%6 != 0 && !*tryAll {
+					if skipped || j != at/3%6 && !*tryAll {
 						continue
 					}
 					s := newSession(t)

@@ -278,7 +278,7 @@ func TestTimeoutKeepsTheCode(t *testing.T) {
 	for _, file := range append(append(files, scripts...), "../../README.md", "README.md", "help.go") {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		for _, line := range regexp.MustCompile(`\btimeout .*\bsvc\b.*`).FindAllString(string(text), -1) {
+		for _, line := range regexp.MustCompile(`(?m)(?:^|[^-])\btimeout .*\bsvc\b.*`).FindAllString(string(text), -1) {
 			require.Contains(t, line, "timeout --preserve-status -k", file)
 			lines++
 		}
