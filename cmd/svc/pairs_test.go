@@ -200,8 +200,8 @@ func TestExtendIsTooLateForASweepThatDeletes(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...)
-	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
-	s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(time.Hour))
+	time.Sleep(2100 * time.Millisecond)                                                      // the clock of the service has whole seconds
+	s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Delay: time.Hour, Times: -1}) // also of the next attempts
 	b := s.background("sweep", "-o", "json")
 	eventually(t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
 	for _, args := range [][]string{{"extend", "chat", "8h"}, {"scale", "--key", "chat", "2"}} {
@@ -213,6 +213,7 @@ func TestExtendIsTooLateForASweepThatDeletes(t *testing.T) {
 	require.Contains(t, s.must(exitOK, "get", "--key", "chat").stderr, "warning: a sweep has begun to delete svc-1")
 	b.signal(syscall.SIGTERM)
 	require.Equal(t, exitRunning, b.end().code)
+	s.srv.ClearFaults()
 	s.must(exitOK, "sweep")
 	require.Empty(t, s.open())
 }
