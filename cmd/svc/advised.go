@@ -113,7 +113,9 @@ func (t *tool) noteDamaged(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range damages(err) {
-		t.damagedKeys = append(t.damagedKeys, e.Key)
+		if !slices.Contains(t.damagedKeys, e.Key) { // a wait reads the ledger many times
+			t.damagedKeys = append(t.damagedKeys, e.Key)
+		}
 	}
 }
 

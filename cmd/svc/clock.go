@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// dates is a transport that notes what is being sent. It keeps the Date of the latest response to a delete, and how far the clock of this machine is
-// ahead of the service's.
+// dates is a transport that notes what is being sent. It keeps the Date of the latest response to a delete, and how far
+// the clock of this machine is ahead of the service's.
 type dates struct {
 	next http.RoundTripper
 	tool *tool

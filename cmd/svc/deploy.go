@@ -348,16 +348,15 @@ func (d *deployment) deploy(ctx context.Context) (*svc.InferenceService, error) 
 	for {
 		service, err := d.deployOnce(ctx)
 		e := d.tool.latest(ctx)
-		again := d.condemned(ctx, e)
-		if again {
-			err = d.prepare(ctx)
-		}
-		if !again || err != nil {
-			if err = d.judge(ctx, service, d.noSuchFlavor(ctx, err)); err == nil {
-				err = d.lose(e)
+		if d.condemned(ctx, e) {
+			if err = d.prepare(ctx); err == nil {
+				continue
 			}
-			return service, err
 		}
+		if err = d.judge(ctx, service, d.noSuchFlavor(ctx, err)); err == nil {
+			err = d.lose(e)
+		}
+		return service, err
 	}
 }
 
