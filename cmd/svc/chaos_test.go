@@ -130,6 +130,9 @@ func (sum *tally) count(e ended) {
 // unheeded matches the advised commands that a story does not run: forget takes minutes, and some lack arguments.
 var unheeded = regexp.MustCompile(`^(\S+|(forget|ledger) .*|.* --help)$`)
 
+// anotherTarget matches an ID, and the key of an endpoint that was made without one.
+var anotherTarget = regexp.MustCompile(`^(svc-\d+|[a-z2-7]{26})$`)
+
 // heed notes one of the commands that a command has advised, for the next act.
 func (s *story) heed(e ended, m moment) {
 	lines := slices.DeleteFunc(e.commands(), unheeded.MatchString)
@@ -158,7 +161,7 @@ func (s *story) choose() act {
 	if words := s.next; words != nil {
 		s.next = nil
 		name := "keyed"
-		if i := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "svc-") }); i >= 0 {
+		if i := slices.IndexFunc(words, anotherTarget.MatchString); i >= 0 {
 			name = words[i]
 		}
 		return act{append(words, ends...), name, true}
