@@ -16,26 +16,26 @@ import (
 
 // entryView is an entry of the ledger in a document.
 type entryView struct {
-	Key         string  `json:"key"`
-	Intent      string  `json:"intent"`   // the description of the endpoint holds [svc:INTENT]
-	State       string  `json:"state"`    // intended, created, unknown, refused, forgotten, deleted; damaged: the first record of the create cannot be read, and what can be shows no end
-	Open        bool    `json:"open"`     // the endpoint may be running and billed
-	InDoubt     bool    `json:"in_doubt"` // no process will record the outcome of the create: the state is unknown, or still intended at forget_from
-	Doubt       string  `json:"doubt"`    // why the times of the entry cannot be right; empty if they can
-	Name        string  `json:"name"`
-	ServiceID   string  `json:"service_id"` // empty if not known
-	FlavorID    string  `json:"flavor_id"`
-	Instances   int     `json:"instances"`         // what was asked for last
-	CreatedWith int     `json:"created_instances"` // what the create asked for
-	Seconds     float64 `json:"instance_seconds"`  // instances times the longest time that they may have run
-	RequestedAt string  `json:"requested_at"`      // times are RFC 3339; empty if there is none
-	CreatedAt   string  `json:"created_at"`
-	DeletedAt   string  `json:"deleted_at"`
-	LeaseEnd    string  `json:"lease_end"` // of the lease that counts: it ends when the service accepts a delete, and at the latest with the endpoint
-	Adopted     bool    `json:"adopted"`
-	BaseURL     string  `json:"base_url"`
-	DeleteFrom  string  `json:"delete_accepted_at"` // the service has accepted a delete then, whose deletion is not proved; else empty
-	ForgetFrom  string  `json:"forget_from"`        // "svc forget" works from then on, if no ID is known; else empty
+	Key         string   `json:"key"`
+	Intent      string   `json:"intent"`   // the description of the endpoint holds [svc:INTENT]
+	State       string   `json:"state"`    // intended, created, unknown, refused, forgotten, deleted; damaged: the first record of the create cannot be read, and what can be shows no end
+	Open        bool     `json:"open"`     // the endpoint may be running and billed
+	InDoubt     bool     `json:"in_doubt"` // no process will record the outcome of the create: the state is unknown, or still intended at forget_from
+	Doubt       string   `json:"doubt"`    // why the times of the entry cannot be right; empty if they can
+	Name        string   `json:"name"`
+	ServiceID   string   `json:"service_id"` // empty if not known
+	FlavorID    string   `json:"flavor_id"`
+	Instances   *int     `json:"instances" jsonschema:"nullable"`         // what was asked for last; null if not known, as of a damaged entry
+	CreatedWith *int     `json:"created_instances" jsonschema:"nullable"` // what the create asked for; null if not known
+	Seconds     *float64 `json:"instance_seconds" jsonschema:"nullable"`  // instances times the longest time that they may have run; null if not known
+	RequestedAt string   `json:"requested_at"`                            // times are RFC 3339; empty if there is none
+	CreatedAt   string   `json:"created_at"`
+	DeletedAt   string   `json:"deleted_at"`
+	LeaseEnd    string   `json:"lease_end"` // of the lease that counts: it ends when the service accepts a delete, and at the latest with the endpoint
+	Adopted     bool     `json:"adopted"`
+	BaseURL     string   `json:"base_url"`
+	DeleteFrom  string   `json:"delete_accepted_at"` // the service has accepted a delete then, whose deletion is not proved; else empty
+	ForgetFrom  string   `json:"forget_from"`        // "svc forget" works from then on, if no ID is known; else empty
 
 	entry ledger.Entry
 }
@@ -46,9 +46,10 @@ func newEntryView(e ledger.Entry) entryView {
 	if e.State == ledger.Intended || e.State == ledger.Unknown {
 		forgetFrom = stamp(e.SettleBy.Add(ledger.SettleMargin))
 	}
+	seconds := e.InstanceTime(now).Round(time.Second).Seconds()
 	return entryView{
-		e.Key, e.Intent, string(e.State), e.Open(), e.InDoubt(now), e.Doubt, e.Name, e.ServiceID, e.FlavorID, e.Instances, e.Records[0].Instances,
-		e.InstanceTime(now).Round(time.Second).Seconds(), stamp(e.RequestedAt), stamp(e.CreatedAt), stamp(e.DeletedAt), stamp(e.LeaseEnd),
+		e.Key, e.Intent, string(e.State), e.Open(), e.InDoubt(now), e.Doubt, e.Name, e.ServiceID, e.FlavorID, &e.Instances, &e.Records[0].Instances,
+		&seconds, stamp(e.RequestedAt), stamp(e.CreatedAt), stamp(e.DeletedAt), stamp(e.LeaseEnd),
 		e.Adopted, e.BaseURL, deleteFrom, forgetFrom, e,
 	}
 }
@@ -90,13 +91,18 @@ func (e *entryView) row(off time.Duration) []string {
 	default:
 		lease = "over since " + short(now.Sub(end))
 	}
-	age := "-"
+	age, instances, ran := "-", "-", "-"
+	if e.Instances != nil {
+		instances = fmt.Sprint(*e.Instances)
+	}
+	if e.Seconds != nil {
+		ran = short(time.Duration(*e.Seconds) * time.Second)
+	}
 	if !e.entry.RequestedAt.IsZero() {
 		age = short(now.Sub(e.entry.RequestedAt))
 	}
 	return []string{
-		e.Key, state, dash(e.Name), dash(e.ServiceID), fmt.Sprint(e.Instances), age,
-		short(time.Duration(e.Seconds) * time.Second), lease, host(e.BaseURL),
+		e.Key, state, dash(e.Name), dash(e.ServiceID), instances, age, ran, lease, host(e.BaseURL),
 	}
 }
 
@@ -148,8 +154,9 @@ not: svc forget KEY. Both work for an entry that is intended, too.
 An entry is being deleted if the service has accepted a delete, and the deletion is not proved: "svc
 sweep" goes on with it. Only "svc extend" keeps the endpoint, later than five minutes after the delete.
 
-An entry is damaged if the first record of its create cannot be read. What the others tell is shown, and
-the exit code is 9. Its endpoint may be running, and no sweep deletes it: "svc delete ID" does.
+An entry is damaged if the first record of its create cannot be read. What the others tell is shown (-:
+not known), and the exit code is 9. Its endpoint may be running, and no sweep deletes it: "svc delete ID"
+does.
 
 An entry with 0 instances is listed too, and counts as one that may be running: the ledger does not
 know what was changed elsewhere. "svc get ID" asks the service.
@@ -255,8 +262,13 @@ func begun(records ...ledger.Record) ledger.Entry {
 	return entries[0]
 }
 
+// damagedView returns the view of an entry without its first record, which has the number of instances.
 func damagedView(e ledger.Entry) entryView {
 	v := newEntryView(e)
+	v.CreatedWith, v.Seconds = nil, nil
+	if !slices.ContainsFunc(e.Records, func(r ledger.Record) bool { return r.Event == ledger.Scaled }) {
+		v.Instances = nil
+	}
 	if e.Open() {
 		v.State, v.InDoubt, v.ForgetFrom = damagedState, true, ""
 	}

@@ -112,9 +112,9 @@ var ofPlace = []string{"host", "port", "dbname", "database"}
 // harmless are the parameters that hold no secret, with ofPlace: a text may have them.
 var harmless = []string{"sslmode", "connect_timeout", "application_name", "target_session_attrs", "search_path", "client_encoding", "timezone"}
 
-// withoutSecrets returns a connection string without its user, password and parameters but ofPlace, as each text shows it: the library
-// removes the user from what it shows, so that another form would be a second one. usable is the connection string if it has
-// neither a password nor a parameter that may hold one, and else empty.
+// withoutSecrets returns a connection string as each text shows it: without its user and parameters, and then those of ofPlace
+// in brackets. The library removes users and queries from what it shows, so that another form would be a second one. usable is
+// the connection string if it has neither a password nor a parameter that may hold one, and else empty.
 func withoutSecrets(dsn string) (shown, usable string, err error) {
 	u, err := url.Parse(dsn)
 	broken := err != nil // the error of url.Parse would show the password
@@ -134,12 +134,15 @@ func withoutSecrets(dsn string) (shown, usable string, err error) {
 		usable = dsn
 	}
 	u.User, u.RawQuery, u.ForceQuery, u.Fragment = nil, "", false, ""
+	var server []string
 	for _, name := range ofPlace {
 		if value := query.Get(name); value != "" {
-			u.RawQuery += "&" + name + "=" + strings.ReplaceAll(url.QueryEscape(value), "%2F", "/")
+			server = append(server, name+"="+printable(value))
 		}
 	}
-	u.RawQuery = strings.TrimPrefix(u.RawQuery, "&")
+	if len(server) > 0 {
+		return u.String() + " (" + strings.Join(server, ", ") + ")", usable, nil
+	}
 	return u.String(), usable, nil
 }
 

@@ -152,8 +152,8 @@ func TestLedgerPlaces(t *testing.T) {
 	s.env["SVC_LEDGER"] = "postgres://u:secret@/x?host=" + empty + "/socket&password=secret2"
 	e = s.must(exitLedger, "ls", "-o", "json")
 	require.Equal(t, "ledger", e.doc(t)["error_kind"], "a server that does not run is no missing ledger")
-	require.Contains(t, e.stderr, "open postgres:///x?host="+empty+"/socket: ")
-	require.Contains(t, e.stderr, "The ledger is postgres:///x?host="+empty+"/socket. ")
+	require.Contains(t, e.stderr, "open postgres:///x (host="+empty+"/socket): ")
+	require.Contains(t, e.stderr, "The ledger is postgres:///x (host="+empty+"/socket). ")
 	require.NotContains(t, e.stdout+e.stderr+s.run("doctor").stdout, "secret")
 	require.NotContains(t, s.run("doctor").stdout, "ledger init")
 	s.env["SVC_LEDGER"] = filepath.Join(home, "missing")
@@ -313,6 +313,9 @@ func TestLsShowsWhatDamagedRecordsTell(t *testing.T) {
 			for _, one := range e.doc(t)["entries"].([]any) {
 				e := one.(map[string]any)
 				all = append(all, []any{e["key"], e["state"], e["service_id"], e["intent"], e["open"], e["in_doubt"], e["lease_end"] != ""})
+				for _, number := range []string{"instances", "created_instances", "instance_seconds"} {
+					require.Equal(t, e["service_id"] == "svc-5", e[number] != nil, "%s %s: the first record has the number", e["key"], number)
+				}
 			}
 			return all
 		}
@@ -324,7 +327,7 @@ func TestLsShowsWhatDamagedRecordsTell(t *testing.T) {
 		require.Equal(t, true, e.doc(t)["may_be_running"])
 		require.Contains(t, show(s.must(exitLedger, "ls", "--all", "-o", "json")), []any{"ended", "deleted", "svc-3", intents["svc-3"], false, false, true}, "its lease was over at the delete")
 		require.Equal(t, [][]any{first}, show(s.must(exitLedger, "ls", "--key", "first", "-o", "json")))
-		require.Regexp(t, `(?m)^first +damaged, in doubt +- +svc-1 .* over since .*\n(.*\n)*only +damaged, in doubt +- +- +0 +- `, s.must(exitLedger, "ls").stdout)
+		require.Regexp(t, `(?m)^first +damaged, in doubt +- +svc-1 +- +\S+ +- +over since .*\n(.*\n)*only +damaged, in doubt +- +- +- +- +- `, s.must(exitLedger, "ls").stdout)
 
 		e = s.must(exitLedger, "sweep", "-o", "json")
 		require.Subset(t, show(e), [][]any{first, only})
