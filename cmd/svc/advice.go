@@ -122,7 +122,7 @@ func (t *tool) stillRuns(f facts) (lines []string) {
 func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	switch why := kindOf(err); {
 	case isA[elsewhereError](err):
-		lines = append(lines, "Each spelling of an address counts as another one, also localhost and 127.0.0.1: repeat the command with that of the entry (--base-url). To see it as ADDRESS: "+t.cmd("ls"))
+		lines = append(lines, "Each name of a host is an address of its own, such as localhost and 127.0.0.1: repeat the command with that of the entry (--base-url). To see it as ADDRESS: "+t.cmd("ls"))
 	case why.name == "key_in_use" && len(f.Several) > 1:
 		lines = append(lines, fmt.Sprintf("Open under the key %s: %s. To see them: %s. Keep one, and delete each other one by its ID: %s. If the endpoint of one does not exist: %s. If one is in doubt: %s, or: %s", f.Key, strings.Join(f.Several, ", "),
 			t.cmd("ls"), t.cmd("delete ID"), t.cmd("forget %s --id ID", f.Key), t.cmd("adopt %s ID", f.Key), t.cmd("forget %s", f.Key)))

@@ -71,9 +71,9 @@ type command struct {
 	dry *bool
 	// empty returns the view of a run that found nothing. Each list in it is [] and not nil.
 	empty func() view
-	// before is called before the ledger is opened: it notes what the command line says about the endpoint. If nil,
-	// nothing is.
-	before func()
+	// before is called with the arguments before the ledger is opened: it notes what the command line says about the
+	// endpoint, and does not wait. If nil, nothing is.
+	before func(args []string)
 	// run does the work. With an error, it may return what it found, or nil for nothing.
 	run func(ctx context.Context, args []string) (view, error)
 	// onRecord is called with each record that the command adds to the ledger. If nil, nothing is.

@@ -160,7 +160,7 @@ func (t *tool) endpointIDs(ctx context.Context) []string {
 }
 
 func (t *tool) flavorIDs(ctx context.Context) (found []string) {
-	if t.makeClient(&command{client: needsClient}, nil) != nil {
+	if t.makeClient(ctx, &command{client: needsClient}, nil) != nil {
 		return nil
 	}
 	flavors, _ := t.client.Flavors.Find(ctx, svc.FlavorQuery{}, svc.WithMaxAttempts(1))
@@ -171,7 +171,7 @@ func (t *tool) flavorIDs(ctx context.Context) (found []string) {
 }
 
 func (t *tool) fileIDs(ctx context.Context) (found []string) {
-	if t.makeClient(&command{client: needsClient}, nil) != nil {
+	if t.makeClient(ctx, &command{client: needsClient}, nil) != nil {
 		return nil
 	}
 	files, _ := t.client.Files.List(ctx, svc.WithMaxAttempts(1))

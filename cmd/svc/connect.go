@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -19,7 +18,7 @@ import (
 // connect opens the ledger and the client, as far as a command needs them.
 func (t *tool) connect(ctx context.Context, c *command) (stop func(), err error) {
 	if c.ledger == makesLedger { // none is made for a command that cannot begin
-		if err := t.makeClient(c, nil); err != nil {
+		if err := t.makeClient(ctx, c, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -27,13 +26,13 @@ func (t *tool) connect(ctx context.Context, c *command) (stop func(), err error)
 	if err != nil {
 		return nil, err
 	}
-	if err = t.makeClient(c, store); err != nil {
+	if err = t.makeClient(ctx, c, store); err != nil {
 		closeLedger()
 	}
 	return closeLedger, err
 }
 
-func (t *tool) makeClient(c *command, store ledger.Store) error {
+func (t *tool) makeClient(ctx context.Context, c *command, store ledger.Store) error {
 	if c.client == noClient && store == nil {
 		return nil
 	}
@@ -45,10 +44,10 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 	if c.onCall != nil {
 		opts = append(opts, svc.WithCallHook(func(_ context.Context, call svc.Call) { c.onCall(call) }))
 	}
-	address, token, err := t.account()
+	address, token, err := t.account(ctx)
 	t.address = spelling(address)
-	if err != nil && c.client == needsClient {
-		return usageError{err}
+	if err != nil && (c.client == needsClient || ctx.Err() != nil) {
+		return badInput(ctx, err)
 	} else if err != nil { // the client reads the ledger only
 		address, token = noAddress, nil
 	}
@@ -118,9 +117,9 @@ func spelling(address string) string {
 
 // account returns the address of the service and the source of the token. The token is never a
 // flag: a command line can be read by every user of a machine.
-func (t *tool) account() (address string, token func(context.Context) (string, error), err error) {
+func (t *tool) account(ctx context.Context) (address string, token func(context.Context) (string, error), err error) {
 	address, token = cmp.Or(t.flags.baseURL, os.Getenv("SVC_BASE_URL")), readToken(t.flags.tokenFile)
-	_, err = token(context.Background())
+	_, err = token(ctx)
 	if isA[tokenError](err) {
 		err = nil // like a token that the service does not accept: the first request fails
 	}
@@ -143,14 +142,14 @@ const noAddress = "https://no.address.invalid"
 // readToken returns a function that reads the token. A file is read for each attempt, since
 // its token may be replaced while the program runs.
 func readToken(file string) func(context.Context) (string, error) {
-	return func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
 		if file == "" {
 			if token := os.Getenv("SVC_API_TOKEN"); token != "" {
 				return token, checkToken("SVC_API_TOKEN", token)
 			}
 			return "", errors.New("no token: set SVC_API_TOKEN or --token-file")
 		}
-		b, err := readFile(file, maxTokenFile)
+		b, err := readFile(ctx, file, maxTokenFile)
 		if err != nil {
 			return "", fmt.Errorf("--token-file: %w", err)
 		}
@@ -167,24 +166,6 @@ func checkToken(source, token string) error {
 		return tokenError{fmt.Errorf("%s: %s", source, plainText(err))}
 	}
 	return nil
-}
-
-// readFile reads a file of at most limit bytes.
-func readFile(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readLimited(f, name, limit)
-}
-
-func readLimited(r io.Reader, name string, limit int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = fmt.Errorf("%s has more than %s", name, size(limit))
-	}
-	return b, err
 }
 
 // attempt is the function for [svc.WithAttemptHook]. It records whether a create was sent, and

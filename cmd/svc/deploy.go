@@ -82,7 +82,7 @@ func (t *tool) deployCommand() *command {
 			Example: "  svc deploy --name chat --image registry.example/chat:3 --key chat --lease 8h\n  svc deploy --file chat.yaml --key chat --probe /health",
 		},
 		client: needsClient, ledger: makesLedger, stake: changes,
-		before: func() { t.noteRequest(&s) },
+		before: func([]string) { t.noteRequest(&s) },
 		left:   func(f facts) []string { return t.deployLeft(f, s.replace) },
 	}
 	c.dry = &dryRun
@@ -145,7 +145,7 @@ type deployment struct {
 
 // deployment checks the flags and reads the entry of the key. Nothing is sent before it.
 func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
-	req, err := s.read(t.stdin)
+	req, err := s.read(ctx, t.stdin)
 	if err != nil {
 		return nil, err
 	}

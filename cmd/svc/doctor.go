@@ -93,8 +93,8 @@ inserts no record. Ends with 1 if there is a problem.`,
 // checkService checks everything from the settings to the clock of the service.
 func (t *tool) checkService(ctx context.Context, v *doctorView) {
 	rest := []string{"service", "token", "flavors", "clock", "inference URL"}
-	if err := t.makeClient(&command{client: needsClient}, nil); err != nil {
-		advice := t.wrongSettings()
+	if err := t.makeClient(ctx, &command{client: needsClient}, nil); err != nil {
+		advice := t.wrongSettings(ctx)
 		switch text := plainText(err); {
 		case strings.HasPrefix(text, "SVC_INSECURE_HTTP"):
 			advice = "set SVC_INSECURE_HTTP to 1, true, 0 or false, or unset it"
@@ -136,10 +136,10 @@ func (t *tool) checkService(ctx context.Context, v *doctorView) {
 }
 
 // wrongSettings names the settings that keep a client from being made, each as it was given.
-func (t *tool) wrongSettings() string {
+func (t *tool) wrongSettings(ctx context.Context) string {
 	address := cmp.Or(t.flags.baseURL, os.Getenv("SVC_BASE_URL"))
 	inference := cmp.Or(t.flags.inferenceURL, os.Getenv("SVC_INFERENCE_URL"))
-	_, noToken := readToken(t.flags.tokenFile)(context.Background())
+	_, noToken := readToken(t.flags.tokenFile)(ctx)
 	if isA[tokenError](noToken) {
 		noToken = nil // the first request fails
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +14,8 @@ import (
 
 const (
 	day     = 24 * time.Hour
-	maxDays = math.MaxInt64 / day // 292 years
+	maxDays = math.MaxInt64 / day               // 292 years
+	longest = math.MaxInt64 - math.MaxInt64%day // maxDays as a duration
 )
 
 // days is the value of a flag that is a duration, and may also be in days.
@@ -79,20 +81,21 @@ func (r valueRange) holds(value pflag.Value) bool {
 
 var errDays = errors.New("must be a duration, " + duration)
 
-// parseDays reads a duration that may also be in days, such as 90d.
+// parseDays reads a duration that may also be in days, such as 90d or 1d12h.
 func parseDays(text string) (time.Duration, error) {
-	if n, ok := strings.CutSuffix(text, "d"); ok {
+	var whole time.Duration
+	if n, rest, ok := strings.Cut(text, "d"); ok {
 		days, err := strconv.ParseUint(n, 10, 32)
-		if err != nil || days > uint64(maxDays) {
+		if err != nil || days > uint64(maxDays) || strings.ContainsAny(rest, "+-") {
 			return 0, errDays
 		}
-		return time.Duration(days) * day, nil
+		whole, text = time.Duration(days)*day, cmp.Or(rest, "0")
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil {
+	if err != nil || d > longest-whole {
 		return 0, errDays
 	}
-	return d, nil
+	return whole + d, nil
 }
 
 // count returns a number of instances in words.

@@ -150,16 +150,16 @@ func failNth(n int) func(*svctest.Server, svctest.Request) {
 }
 
 // requestLog opens the log of --request-log. The lines hold no tokens: a path is logged without them.
-func (t *tool) requestLog(file string) (log func(svctest.Request), stop func() error, err error) {
+func (t *tool) requestLog(ctx context.Context, file string) (log func(svctest.Request), stop func() error, err error) {
 	write, stop := func(string) {}, func() error { return nil }
 	switch file {
 	case "":
 	case "-":
 		write = func(line string) { t.talk.say("%s", line) }
 	default:
-		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		f, err := inTime(ctx, func() (*os.File, error) { return os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) })
 		if err != nil {
-			return nil, nil, usageError{fmt.Errorf("--request-log: %w", err)}
+			return nil, nil, badInput(ctx, fmt.Errorf("--request-log: %w", unread(ctx, file, err)))
 		}
 		complain := sync.OnceFunc(func() { t.talk.fail("svc: %s cannot be written: requests are missing from it", printable(file)) })
 		write = func(line string) {
@@ -181,7 +181,7 @@ func (t *tool) requestLog(file string) (log func(svctest.Request), stop func() e
 
 // serveFake serves a fake until ctx ends.
 func (t *tool) serveFake(ctx context.Context, flags fakeFlags) error {
-	log, closeLog, err := t.requestLog(flags.requestLog)
+	log, closeLog, err := t.requestLog(ctx, flags.requestLog)
 	if err != nil {
 		return err
 	}

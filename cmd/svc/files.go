@@ -9,7 +9,6 @@ import (
 	"hash"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -190,7 +189,7 @@ func (t *tool) uploadCommand() *command {
 func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 	v := &uploadView{Name: u.name, FileID: u.id}
 	t.note(func(*facts) { t.partial = func() view { return &uploadView{Name: u.name, FileID: u.id} } })
-	body, stop, err := u.open(t.stdin)
+	body, stop, err := u.open(ctx, t.stdin)
 	if err != nil {
 		return v, err
 	}
@@ -224,13 +223,13 @@ func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 }
 
 // open returns the contents.
-func (u *upload) open(stdin io.Reader) (body io.Reader, stop func(), err error) {
+func (u *upload) open(ctx context.Context, stdin io.Reader) (body io.Reader, stop func(), err error) {
 	if u.path == "-" {
 		return stdin, func() {}, nil
 	}
-	f, err := os.Open(u.path)
+	f, err := open(ctx, u.path)
 	if err != nil {
-		return nil, nil, usageError{err}
+		return nil, nil, badInput(ctx, unread(ctx, u.path, err))
 	}
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		_ = f.Close()

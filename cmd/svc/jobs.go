@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -207,7 +208,7 @@ func (t *tool) jobsDownloadCommand(flags *jobFlags) *command {
 			file := filepath.Join(folder, outputName(job, out))
 			bytes, err := t.downloadOutput(ctx, flags.client(t), job.JobID, out, file, force)
 			if err != nil {
-				return v, fmt.Errorf("output %s of job %s: %w", out.ID, job.JobID, err)
+				return v, fmt.Errorf("output %s of job %s: %w", cmp.Or(out.ID, strconv.Itoa(i+1)), job.JobID, err)
 			}
 			t.note(func(*facts) { v.Outputs[i].Bytes, v.Outputs[i].Path = bytes, file })
 		}
@@ -231,6 +232,9 @@ func prepareFolder(folder string, job *svc.Job, force bool) error {
 // downloadOutput writes an output to a file. If its URL has expired, the job is read again for
 // a new one.
 func (t *tool) downloadOutput(ctx context.Context, client jobClient, id string, out svc.JobOutput, file string, force bool) (int64, error) {
+	if out.MediaURL == "" {
+		return 0, errors.New("the service has no link for it, so there is nothing to download")
+	}
 	got, err := t.fetch(file, force, "", func(to string, opts *svc.DownloadOptions) (int64, error) {
 		n, err := t.client.Files.DownloadURLFile(ctx, out.MediaURL, to, opts)
 		if !errors.Is(err, svc.ErrLinkExpired) {

@@ -204,7 +204,7 @@ func TestKeyOfAnotherAddress(t *testing.T) {
 		require.Equal(t, exitLedger, e.code, "%q: %s", args, e.stderr)
 		require.Equal(t, true, e.doc(t)["may_be_running"], "%q", args)
 		require.Contains(t, e.stderr, "is at another address: repeat the command with --base-url "+there.env["SVC_BASE_URL"], "%q", args)
-		require.Contains(t, e.stderr, "also localhost and 127.0.0.1", "%q", args)
+		require.Contains(t, e.stderr, "such as localhost and 127.0.0.1", "%q", args)
 		require.NotContains(t, e.stderr, "svc doctor", "nothing is wrong with the ledger")
 	}
 	require.Contains(t, here.must(exitOK, "ls").stderr, "open at other addresses than "+here.env["SVC_BASE_URL"]+": 2.")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -33,21 +34,21 @@ type spec struct {
 }
 
 // noteRequest notes what the request says about the endpoint, for the document of a command that fails early. It does not
-// wait for standard input.
+// wait for standard input or a pipe.
 func (t *tool) noteRequest(s *spec) {
-	if s.file == "-" {
+	if info, err := os.Stat(s.file); s.file != "" && (err != nil || !info.Mode().IsRegular()) {
 		return
 	}
-	req, _ := s.read(t.stdin)
+	req, _ := s.read(t.ctx, t.stdin)
 	t.note(func(f *facts) {
 		f.Name, f.Flavor, f.Instances = req.Name, req.ResourceMetadata.FlavorID, max(req.ResourceMetadata.TargetInstanceNumber, 0)
 	})
 }
 
 // read is request, and returns the same if it is called again.
-func (s *spec) read(stdin io.Reader) (svc.CreateInferenceServiceRequest, error) {
+func (s *spec) read(ctx context.Context, stdin io.Reader) (svc.CreateInferenceServiceRequest, error) {
 	if s.once == nil {
-		s.once = sync.OnceValues(func() (svc.CreateInferenceServiceRequest, error) { return s.request(stdin) })
+		s.once = sync.OnceValues(func() (svc.CreateInferenceServiceRequest, error) { return s.request(ctx, stdin) })
 	}
 	return s.once()
 }
@@ -89,15 +90,15 @@ func (s *spec) add(f *pflag.FlagSet) {
 
 // request returns the create request of the file and the flags. Its flavor is empty if it has to be picked. The
 // default of a flag is used only if the file does not have its field.
-func (s *spec) request(stdin io.Reader) (svc.CreateInferenceServiceRequest, error) {
+func (s *spec) request(ctx context.Context, stdin io.Reader) (svc.CreateInferenceServiceRequest, error) {
 	req := svc.CreateInferenceServiceRequest{
 		PaymentType:      svc.PaymentTypeUSD,
 		ResourceMetadata: svc.CreateResourceMetadata{ScaleType: svc.ScaleTypeManual, TargetInstanceNumber: s.instances},
 		DeployMetadata:   svc.CreateDeployMetadata{Port: s.port, GPUNum: s.gpus},
 	}
 	if s.file != "" {
-		if err := readSpec(s.file, stdin, &req); err != nil {
-			return req, usageError{err}
+		if err := readSpec(ctx, s.file, stdin, &req); err != nil {
+			return req, badInput(ctx, err)
 		}
 	}
 	set(s.flags, "name", &req.Name, s.name)

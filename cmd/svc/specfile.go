@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,11 +20,11 @@ const maxSpec = 1 << 20
 
 // readSpec reads the create request of --file into req. A field that the file does not have keeps
 // its value. An unknown field is an error, and so is anything after the request.
-func readSpec(file string, stdin io.Reader, req *svc.CreateInferenceServiceRequest) error {
-	read := func() ([]byte, error) { return readFile(file, maxSpec) }
+func readSpec(ctx context.Context, file string, stdin io.Reader, req *svc.CreateInferenceServiceRequest) error {
+	read := func() ([]byte, error) { return readFile(ctx, file, maxSpec) }
 	if file == "-" {
 		file = "standard input"
-		read = func() ([]byte, error) { return readLimited(stdin, file, maxSpec) }
+		read = func() ([]byte, error) { return readLimited(ctx, stdin, file, maxSpec) }
 	}
 	text, err := read()
 	if err != nil {

@@ -17,6 +17,11 @@ import (
 // takesKey gives a command the flag --key, which stands for the ID: the command takes one
 // argument less when the flag is given.
 func (t *tool) takesKey(c *command, others int) *command {
+	c.before = func(args []string) {
+		if t.flags.key == "" {
+			t.note(func(f *facts) { f.ID = strings.Join(args[:len(args)-others], " ") })
+		}
+	}
 	c.Flags().String("key", "", "the endpoint that the ledger has under this key ("+keyRule+"), in place of ID")
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		want := others + 1

@@ -192,7 +192,7 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 	t.talk.set(&t.flags)
 	t.note(func(f *facts) { *f = facts{Key: t.flags.key, Running: c.atStake(t.flags.key != "")} })
 	if c.before != nil {
-		c.before()
+		c.before(args)
 	}
 	t.mu.Lock()
 	t.current = c // with what the command line says: from now on the program may be stopped at any moment
