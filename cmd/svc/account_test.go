@@ -59,6 +59,9 @@ func TestNotFoundOfAnotherAccountProvesNothing(t *testing.T) {
 		require.NotContains(t, e.stderr, "--replace", "%q", tt.args)
 	}
 	require.NotContains(t, s.must(exitNotFound, "get", "svc-9").stderr, "another token")
+	const lease = "warning: not found, and created with another token: svc-1 of the key chat. If that is of another account, only a sweep with its token deletes them when their lease is over."
+	require.Contains(t, s.must(exitOK, "extend", "chat", "8h").stderr, lease)
+	require.NotContains(t, s.must(exitOK, "extend", "chat", "0").stderr, "another token", "no sweep deletes it")
 	require.Regexp(t, `(?m)^account +problem +not found, and created with another token: svc-1 of the key chat `, s.must(exitFailed, "doctor").stdout)
 
 	e = s.must(exitRunning, "delete", "--key", "chat", "--missing-ok", "-o", "json")
@@ -69,6 +72,7 @@ func TestNotFoundOfAnotherAccountProvesNothing(t *testing.T) {
 	require.Equal(t, 1, s.srv.RunningInstances())
 
 	s.env["SVC_API_TOKEN"] = own
+	require.NotContains(t, s.must(exitOK, "extend", "chat", "8h").stderr, "another token")
 	require.NotContains(t, s.must(exitOK, "doctor").stdout, "account")
 	s.must(exitOK, "delete", "--key", "chat")
 }

@@ -560,6 +560,7 @@ func (t *tool) extend(ctx context.Context, key string, d time.Duration) (view, e
 	}
 	if d > 0 {
 		t.warnOfNoSweep(ctx, now)
+		t.warnOfAccount(ctx, []ledger.Entry{now})
 	}
 	return &entriesView{Entries: []entryView{newEntryView(now)}, off: t.off()}, nil
 }
