@@ -82,6 +82,7 @@ func (e *Entry) apply(r Record) error {
 	switch {
 	case e.State == Created && r.Event == Unknown && r.Adopted && !other:
 		e.State, e.ServiceID, e.Adopted, e.CreatedAt, e.ServiceTime, e.TokenCheck = Unknown, "", false, time.Time{}, time.Time{}, ""
+		e.Lease, e.leased, e.Instances = e.before.Lease, e.before.leased, e.before.Instances // those since then are of the wrong endpoint
 	case other && r.Event == Created:
 		return fmt.Errorf("record %d has the endpoint %q, but an earlier record of the same create has %q", r.Seq, r.ServiceID, e.ServiceID)
 	case !other && slices.Contains(moves[e.State], r.Event):
@@ -98,6 +99,7 @@ func (e *Entry) begin(r Record) error {
 		e.BaseURL, e.Name, e.FlavorID, e.Instances = r.BaseURL, r.Name, r.FlavorID, r.Instances
 		e.endSending(r.ServiceTime, r.SettleBy.Sub(r.At))
 		e.setLease(r)
+		e.leased = time.Time{}
 	case Refused: // may come first: the record of the intent could not be written
 	default:
 		return fmt.Errorf("record %d (%q) belongs to a create without a record of the event \"intended\"", r.Seq, r.Event)
@@ -116,6 +118,7 @@ func (e *Entry) move(r Record) {
 		e.DeletedAt = r.At
 		return
 	case r.Event == Created:
+		e.before = new(*e)
 		e.CreatedAt, e.DeletedAt, e.ServiceTime, e.TokenCheck = r.At, time.Time{}, r.ServiceTime, r.TokenCheck
 		e.Name = cmp.Or(r.Name, e.Name)
 	}
@@ -135,9 +138,6 @@ func (e *Entry) setLease(r Record) {
 	e.Lease, e.leased = r.Lease, r.ServiceTime
 	if r.Lease == 0 && !r.LeaseEnd.IsZero() { // written by an earlier version, which counted by the clock of its process
 		e.Lease = r.LeaseEnd.Sub(e.RequestedAt)
-	}
-	if r.Event == Intended {
-		e.leased = time.Time{}
 	}
 }
 

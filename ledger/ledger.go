@@ -150,6 +150,7 @@ type Entry struct {
 	Doubt string
 
 	leased    time.Time     // when the lease begins, by the service's clock; zero if it begins when the endpoint was created
+	before    *Entry        // the entry before it got its ID; nil if it never had one
 	sentUntil time.Time     // the create was not sent after this time, by the service's clock; zero if not known
 	seenFor   time.Duration // how long the process has known the entry without an outcome, by its monotonic clock
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,7 +104,7 @@ func TestLedgerFold(t *testing.T) {
 		Record{Event: Deleted, ServiceID: "svc-1"},
 		Record{Event: Created, ServiceID: "svc-1"}) // comes too late to have an effect
 	require.Len(t, e.Records, 8)
-	e.Records = nil
+	e.Records, e.before = nil, nil
 	require.Equal(t, Entry{
 		Key: "k", Intent: intentA, BaseURL: "https://svc.example", Name: "n", FlavorID: "f", ServiceID: "svc-1", State: Deleted,
 		Instances: 5, Adopted: true, RequestedAt: noon, SettleBy: noon.Add(5 * time.Minute), CreatedAt: noon.Add(2 * time.Minute),
@@ -126,6 +127,33 @@ func TestLedgerFold(t *testing.T) {
 	entries, err = Fold(journal(event(Refused)))
 	require.NoError(t, err, "a refused record may stand in place of an intent that could not be written")
 	require.Empty(t, entries)
+}
+
+// TestUndoneAdoptionLeavesNothing of the wrong endpoint: the lease and the number of instances are those from before it.
+func TestUndoneAdoptionLeavesNothing(t *testing.T) {
+	first := intended()
+	first.Lease, first.Instances = 8*time.Hour, 1
+	undone := []Record{
+		first, event(Unknown), {Event: Created, ServiceID: "svc-2", Adopted: true}, {Event: Scaled, Instances: 5}, {Event: Extended, Lease: 1, ServiceTime: noon.Add(time.Hour)},
+		{Event: Created, ServiceID: "svc-2"}, {Event: Unknown, ServiceID: "svc-2", Adopted: true},
+	}
+	right := Record{Event: Created, ServiceID: "svc-1", Adopted: true, ServiceTime: noon.Add(3 * time.Minute)}
+	for _, tt := range []struct {
+		more      []Record
+		lease     time.Time
+		instances int
+	}{
+		{nil, noon.Add(8 * time.Hour), 1},
+		{[]Record{right}, noon.Add(8*time.Hour + 3*time.Minute), 1},
+		{[]Record{right, {Event: Scaled, Instances: 3}, {Event: Extended, Lease: time.Hour, ServiceTime: noon.Add(2 * time.Hour)}}, noon.Add(3 * time.Hour), 3},
+		{[]Record{{Event: Created, ServiceID: "svc-3", Adopted: true}, {Event: Extended}, {Event: Unknown, ServiceID: "svc-3", Adopted: true}, right}, noon.Add(8*time.Hour + 3*time.Minute), 1},
+		{[]Record{{Event: Extended, Lease: time.Hour, ServiceTime: noon}, right}, noon.Add(time.Hour), 1},
+	} {
+		e := foldOne(t, append(slices.Clone(undone), tt.more...)...)
+		require.Equal(t, tt.instances, e.Instances)
+		require.Equal(t, tt.lease, e.LeaseEnd)
+		require.True(t, e.Open())
+	}
 }
 
 func TestLedgerDamage(t *testing.T) {

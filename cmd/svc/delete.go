@@ -282,7 +282,7 @@ func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deleti
 // that the deletion settles that entry. It returns the entry; zero if there is none. Nothing of that keeps the endpoint
 // from being deleted.
 func (t *tool) adoptMarked(ctx context.Context, id string, entries []ledger.Entry) ledger.Entry {
-	entries = slices.DeleteFunc(slices.Clone(entries), func(e ledger.Entry) bool { return !e.Open() || e.ServiceID != "" || t.elsewhere(e) })
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e ledger.Entry) bool { return !e.Open() || e.ServiceID != "" })
 	if len(entries) == 0 {
 		return ledger.Entry{}
 	}
@@ -298,6 +298,10 @@ func (t *tool) adoptMarked(ctx context.Context, id string, entries []ledger.Entr
 		return ledger.Entry{}
 	}
 	e := entries[i]
+	if t.elsewhere(e) {
+		t.talk.warn("%s has the mark of the entry in doubt of the key %s, which is at another address and stays in doubt. Once it is deleted: %s", printable(id), e.Key, t.cmdOf(e, "forget %s", e.Key))
+		return ledger.Entry{}
+	}
 	if _, err := t.client.Ledger.Adopt(ctx, e, id, nil); err != nil {
 		t.talk.warn("the entry of the key %s stays in doubt: its endpoint, %s, could not be adopted: %s. Once it is deleted: %s", e.Key, printable(id), plainText(err), t.cmd("forget %s", e.Key))
 		return ledger.Entry{}

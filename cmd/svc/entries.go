@@ -161,8 +161,8 @@ does.
 An entry with 0 instances is listed too, and counts as one that may be running: the ledger does not
 know what was changed elsewhere. "svc get ID" asks the service.
 
-An entry belongs to the ADDRESS of its create, and commands with another SVC_BASE_URL do not touch its
-endpoint. Each name of a host is an address of its own, such as localhost and 127.0.0.1.
+An entry belongs to the ADDRESS of its create, and commands with KEY and another SVC_BASE_URL do not
+touch its endpoint. Each name of a host is an address of its own, such as localhost and 127.0.0.1.
 
 TIME is the number of instances times the longest time that they may have run. LEASE is by the clock
 of this machine. An endpoint that was adopted without the mark is not deleted by a sweep when its lease

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,43 @@ func TestForgetOneOfTwoOpenEntries(t *testing.T) {
 	require.Equal(t, true, doc["may_be_running"], "svc-1 runs")
 	require.Equal(t, []string{"svc-1"}, s.open())
 	s.must(exitOK, "get", "--key", "chat")
+}
+
+// TestUndoneAdoptionLeavesNothing: a lease, an accepted delete and a number of instances are of the wrong endpoint. The right one has those of its create.
+func TestUndoneAdoptionLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"extend chat 1s", "extend chat 720h", "delete --key chat --timeout 2s", "scale --key chat 3"} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, svctest.WithDeleteTime(time.Hour))
+			s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+			s.must(exitUnknown, with(deploy, "--key", "chat", "--lease", "8h")...)
+			wrong := s.srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1})
+			s.must(exitOK, "adopt", "chat", wrong, "--unmarked")
+			s.run(strings.Fields(line)...)
+			s.must(exitOK, "adopt", "chat", "--undo")
+			require.Contains(t, s.must(exitOK, "adopt", "chat", "svc-1").stderr, "the lease of svc-1 ends in ")
+			entry := s.must(exitOK, "ls", "-o", "json").doc(t)["entries"].([]any)[0].(map[string]any)
+			end, err := time.Parse(time.RFC3339, entry["lease_end"].(string))
+			require.NoError(t, err)
+			require.InDelta(t, 8, time.Until(end).Hours(), 0.1)
+			require.Equal(t, []any{"svc-1", 1.0, ""}, []any{entry["service_id"], entry["instances"], entry["delete_accepted_at"]})
+			time.Sleep(time.Second)
+			require.Empty(t, s.must(exitOK, "sweep", "-o", "json").doc(t)["entries"])
+			require.Contains(t, s.live(), "svc-1")
+		})
+	}
+}
+
+// TestDeleteOfAMarkedEndpointAtAnotherAddress: the entry stays in doubt, and the command says so.
+func TestDeleteOfAMarkedEndpointAtAnotherAddress(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	s.must(exitUnknown, with(deploy, "--key", "chat")...)
+	own := s.env["SVC_BASE_URL"]
+	s.env["SVC_BASE_URL"] = strings.Replace(own, "127.0.0.1", "localhost", 1)
+	require.Contains(t, s.must(exitOK, "delete", "svc-1").stderr, "warning: svc-1 has the mark of the entry in doubt of the key chat, which is at another address and stays in doubt. Once it is deleted: svc forget chat --base-url "+own)
 }
 
 // TestAdoptionOfTheWrongEndpoint: it is undone, and nothing is deleted. The message of the second adopt shows the way.
