@@ -112,6 +112,7 @@ var kinds = []kind{
 	{"unauthorized", exitRefused, isA[tokenError]},
 	{"interrupted", exitInterrupted, matches(context.Canceled)},
 	{"timeout", exitTimeout, matches(context.DeadlineExceeded)},
+	{"refused", exitFailed, isLinkRefused},
 	{"unauthorized", exitRefused, matches(svc.ErrUnauthorized)},
 	{"forbidden", exitRefused, matches(svc.ErrForbidden)},
 	{"unavailable", exitUnusable, matches(svc.ErrUnavailable)},
@@ -131,6 +132,12 @@ var kinds = []kind{
 	{"wrong_checksum", exitFailed, matches(errWrongSum)},
 	{"problem", exitFailed, matches(errProblem)},
 	{"failed", exitFailed, func(error) bool { return true }},
+}
+
+// isLinkRefused reports whether the storage has refused a presigned link. The token is not sent to it.
+func isLinkRefused(err error) bool {
+	refused, ok := errors.AsType[*svc.Error](err)
+	return ok && !strings.HasPrefix(refused.Route, "/v1/") && (errors.Is(err, svc.ErrUnauthorized) || errors.Is(err, svc.ErrForbidden))
 }
 
 func isA[E error](err error) bool {

@@ -95,7 +95,7 @@ func TestUploadGoesOnWithTheSameRecord(t *testing.T) {
 	_, data, _ := s.contents(1000)
 	for _, args := range [][]string{{"data.jsonl"}, {"--id", "file-1", "data.jsonl"}} {
 		s.srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 403})
-		e := s.must(exitRefused, append([]string{"files", "upload"}, args...)...)
+		e := s.must(exitFailed, append([]string{"files", "upload"}, args...)...)
 		require.Empty(t, e.stdout)
 		require.Contains(t, e.stderr, "svc files upload --id file-1 data.jsonl")
 	}
@@ -167,7 +167,7 @@ func TestDownloadNeverOverwrites(t *testing.T) {
 	s.must(exitUsage, "files", "download", "file-2", "no/such/folder/x")
 	require.Contains(t, s.must(exitNotFound, "files", "download", "file-9").stderr, "no such file")
 	s.srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Status: 403, Times: -1})
-	s.must(exitRefused, "files", "download", "file-2", "data.jsonl", "--force")
+	s.must(exitFailed, "files", "download", "file-2", "data.jsonl", "--force")
 	s.srv.ClearFaults()
 
 	s.srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Delay: 3 * time.Second})
@@ -294,4 +294,21 @@ func TestDownloadWhoseReaderGoesAway(t *testing.T) {
 	e = s.finish(s.shell("svc files ls | head -n 1; svc files ls --public | true; svc flavors | head -n 1"))
 	require.Equal(t, exitOK, e.code, e.stderr)
 	require.Empty(t, e.stderr)
+}
+
+// TestLinkThatTheStorageRefuses: the token is not sent to the storage, so no text doubts it.
+func TestLinkThatTheStorageRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "in"), []byte("text"), 0o600))
+	s.must(exitOK, "files", "upload", "in")
+	refused := svctest.Fault{Status: 403, Body: "<Error><Code>SignatureDoesNotMatch</Code></Error>", Times: -1}
+	s.srv.Fault("PUT", svctest.RouteStorage, refused)
+	s.srv.Fault("GET", svctest.RouteStorage, refused)
+	for _, line := range []string{"files upload in", "files upload --id file-1 in", "files download file-1 out"} {
+		e := s.must(exitFailed, append(strings.Fields(line), "-o", "json")...)
+		require.Equal(t, "refused", e.doc(t)["error_kind"], line)
+		require.Contains(t, e.stderr, "SignatureDoesNotMatch", line)
+		require.NotContains(t, e.stderr, "token", line)
+	}
 }
