@@ -160,8 +160,7 @@ type removal struct {
 func (c *InferenceServiceClient) removal(id string, o *WaitOptions, task rules.Task) (*removal, *waiter[InferenceService]) {
 	w := c.wait(id, "deleted", o, false)
 	r := &removal{observer: w.by, interval: o.MaxInterval, limit: math.MaxInt64}
-	r.opts = append(r.opts, urgent)
-	w.poll, w.deletion, w.failures.Task = r.poll, true, task
+	r.opts, w.poll, w.deletion, w.failures.Task = append(r.opts, urgent), r.poll, true, task
 	return r, w
 }
 
@@ -185,6 +184,9 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, e
 	failed := r.delete(ctx)
 	if failed != nil && failureOf(failed).Class == rules.Local { // it was not sent, and comes before another read
 		return before, rules.Unproven, failed
+	}
+	if r.evidence.Verdict == rules.Deleted { // an accepted delete would have voided the proof
+		return before, rules.Deleted, nil
 	}
 	s, verdict, err := r.read(ctx)
 	if failed != nil && verdict != rules.Deleted { // what keeps the service from deleting it matters more

@@ -59,11 +59,10 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 	if seen.Sight == rules.Missing {
 		err = o.doubt(ctx, err)
 	}
-	verdict := o.evidence.Verdict
-	if verdict == rules.Deleted {
+	if o.evidence.Verdict == rules.Deleted {
 		o.client.client.Ledger.deleted(ctx, o.id, s)
 	}
-	return s, verdict, err
+	return s, o.evidence.Verdict, err
 }
 
 func (o *observer) note(seen rules.Observation) { o.evidence = o.evidence.After(seen) }
@@ -95,15 +94,14 @@ func aged(h http.Header) bool { return strings.Trim(h.Get("Age"), "0") != "" }
 // 403 shows that the service itself responds to this client. doubt returns the error of a poll that
 // got the "not found" err.
 func (o *observer) doubt(ctx context.Context, err error) error {
-	verdict := o.evidence.Verdict
-	if !o.evidence.WantsList() || verdict == rules.Deleted {
+	if !o.evidence.WantsList() || o.evidence.Verdict == rules.Deleted {
 		return err
 	}
 	c, list := o.client.client, get("/v1/inference-service/flavor", "", o.opts)
 	switch failed := c.carryOut(ctx, list, new(flavorList)); {
 	case failed == nil, list.Result.StatusCode == http.StatusForbidden && list.class == rules.Service:
 		o.note(rules.Observation{Sight: rules.Listed, Origin: c.origin(&list.Result)})
-	case verdict == rules.Unproven: // the "not found" proves nothing without the list
+	case o.evidence.Verdict == rules.Unproven: // the "not found" proves nothing without the list
 		text := detail(err) + "; this does not prove that the record is deleted, since the flavor list cannot be read either: "
 		return &explained{text + detail(failed), []error{failed}}
 	}

@@ -84,7 +84,7 @@ func TestDeleteOfAnEndpointThatIsDeletedMeanwhile(t *testing.T) {
 	require.NoError(t, s.srv.Client().InferenceServices.Delete(t.Context(), "svc-1"))
 	e := s.must(exitOK, "delete", "svc-1")
 	require.Equal(t, "ID     RESULT\nsvc-1  deleted\n", e.stdout)
-	require.Regexp(t, `(?m)^svc-1 is deleted(: another command has proved it$| after )`, e.stderr)
+	require.Contains(t, e.stderr, "svc-1 is deleted after ")
 	require.Empty(t, s.open())
 }
 

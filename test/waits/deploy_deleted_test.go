@@ -327,3 +327,23 @@ func TestCleanupOfWhatIsDeletedElsewhere(t *testing.T) {
 		})
 	}
 }
+
+// A proof by "not found" stands whatever the delete that follows it takes: a second read soon after it adds nothing.
+func TestProofOfADeletionStandsDuringASlowDelete(t *testing.T) {
+	for name, fault := range map[string]svctest.Fault{"slow": {Delay: 1500 * time.Millisecond, Times: -1}, "slow, and fails": {Delay: 1500 * time.Millisecond, Status: 503, Times: -1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				client, began := srv.Client(), time.Now()
+				created, err := client.InferenceServices.Create(t.Context(), testkit.Demo)
+				require.NoError(t, err)
+				srv.Delete(created.ServiceID)
+				srv.Fault("DELETE", svctest.RouteEndpoint, fault)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				require.NoError(t, client.InferenceServices.DeleteAndWait(ctx, created.ServiceID, nil))
+				require.Less(t, time.Since(began), 2*time.Minute)
+			})
+		})
+	}
+}
