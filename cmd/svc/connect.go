@@ -46,8 +46,8 @@ func (t *tool) makeClient(ctx context.Context, c *command, store ledger.Store) e
 	}
 	address, token, err := t.account(ctx)
 	t.address = spelling(address)
-	if err != nil && (c.client == needsClient || ctx.Err() != nil) {
-		return badInput(ctx, err)
+	if err != nil && (c.client == needsClient || isEnd(err)) {
+		return badInput(err)
 	} else if err != nil { // the client reads the ledger only
 		address, token = noAddress, nil
 	}

@@ -344,7 +344,7 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView, l triedLedger) {
 	switch err = l.err; {
 	case isMalformed(err):
 		v.problem("ledger", plainText(err), strings.Join(t.malformed(), " "))
-	case isA[stalledError](err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+	case isA[stalledError](err) || isEnd(err):
 		v.problem("ledger", plainText(err), stalledLedger)
 	case err != nil:
 		v.problem("ledger", plainText(err), "repair or restore it; until then nothing is created under a damaged key")

@@ -157,9 +157,9 @@ func (t *tool) requestLog(ctx context.Context, file string) (log func(svctest.Re
 	case "-":
 		write = func(line string) { t.talk.say("%s", line) }
 	default:
-		f, err := inTime(ctx, func() (*os.File, error) { return os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) })
+		f, err := inTime(ctx, file, func() (*os.File, error) { return os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) })
 		if err != nil {
-			return nil, nil, badInput(ctx, fmt.Errorf("--request-log: %w", unread(ctx, file, err)))
+			return nil, nil, badInput(fmt.Errorf("--request-log: %w", err))
 		}
 		complain := sync.OnceFunc(func() { t.talk.fail("svc: %s cannot be written: requests are missing from it", printable(file)) })
 		write = func(line string) {

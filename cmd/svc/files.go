@@ -229,7 +229,7 @@ func (u *upload) open(ctx context.Context, stdin io.Reader) (body io.Reader, sto
 	}
 	f, err := open(ctx, u.path)
 	if err != nil {
-		return nil, nil, badInput(ctx, unread(ctx, u.path, err))
+		return nil, nil, badInput(err)
 	}
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		_ = f.Close()

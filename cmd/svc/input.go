@@ -2,15 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 )
 
-// inTime returns what get returns. If ctx ends first, it returns the cause, and get goes on in the background: a pipe without
-// a writer blocks the program that opens or reads it. A get that needs no wait succeeds with a ctx that has ended, too.
-func inTime[T any](ctx context.Context, get func() (T, error)) (T, error) {
+// inTime returns what get returns, which opens or reads a file. If ctx ends first, the error names the file, and get goes on in
+// the background: a pipe without a writer blocks it. A get that needs no wait succeeds with a ctx that has ended, too.
+func inTime[T any](ctx context.Context, name string, get func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -30,45 +31,42 @@ func inTime[T any](ctx context.Context, get func() (T, error)) (T, error) {
 		return r.value, r.err
 	case <-time.After(200 * time.Millisecond):
 		var none T
-		return none, context.Cause(ctx)
+		return none, fmt.Errorf("%s is not read to its end: %w", name, context.Cause(ctx))
 	}
 }
 
-// badInput returns the error of an input that the command line names: the caller's mistake, unless ctx has ended.
-func badInput(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil {
+// badInput returns the error of an input that the command line names: the caller's mistake, unless a ctx has ended.
+func badInput(err error) error {
+	if err == nil || isEnd(err) {
 		return err
 	}
 	return usageError{err}
 }
 
+// isEnd reports whether an error is the end of a ctx.
+func isEnd(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // open opens a file for reading.
 func open(ctx context.Context, name string) (*os.File, error) {
-	return inTime(ctx, func() (*os.File, error) { return os.Open(name) })
+	return inTime(ctx, name, func() (*os.File, error) { return os.Open(name) })
 }
 
 // readFile reads a file of at most limit bytes.
 func readFile(ctx context.Context, name string, limit int64) ([]byte, error) {
 	f, err := open(ctx, name)
 	if err != nil {
-		return nil, unread(ctx, name, err)
+		return nil, err
 	}
 	defer f.Close()
 	return readLimited(ctx, f, name, limit)
 }
 
 func readLimited(ctx context.Context, r io.Reader, name string, limit int64) ([]byte, error) {
-	b, err := inTime(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(r, limit+1)) })
+	b, err := inTime(ctx, name, func() ([]byte, error) { return io.ReadAll(io.LimitReader(r, limit+1)) })
 	if err == nil && int64(len(b)) > limit {
 		err = fmt.Errorf("%s has more than %s", name, size(limit))
 	}
-	return b, unread(ctx, name, err)
-}
-
-// unread names the file that was not read when ctx ended.
-func unread(ctx context.Context, name string, err error) error {
-	if err == nil || ctx.Err() == nil {
-		return err
-	}
-	return fmt.Errorf("%s is not read to its end: %w", name, err)
+	return b, err
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -100,16 +100,9 @@ func TestJobWhoseOutputHasNoLink(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	s.srv.AddVideoJobs(1)
-	var body []byte
+	var body json.RawMessage
 	s.must(exitOK, "jobs", "get", "job-1")
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.srv.URL()+s.srv.Requests()[0].Path, nil)
-	require.NoError(t, err)
-	request.Header.Set("Authorization", "Bearer "+s.srv.Token())
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	body, err = io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
+	require.NoError(t, s.srv.Client().Do(t.Context(), "GET", s.srv.Requests()[0].Path, nil, &body))
 	without := regexp.MustCompile(`"media_url": ?"[^"]+"`).ReplaceAllString(string(body), `"media_url":""`)
 	require.NotEqual(t, string(body), without)
 	s.srv.Fault("GET", svctest.RouteVideoJob, svctest.Fault{Status: 200, Body: without, Times: -1})

@@ -140,10 +140,10 @@ func withoutSecrets(dsn string) (shown, usable string, err error) {
 			server = append(server, name+"="+printable(value))
 		}
 	}
-	if len(server) > 0 {
-		return u.String() + " (" + strings.Join(server, ", ") + ")", usable, nil
+	if shown = u.String(); len(server) > 0 {
+		shown += " (" + strings.Join(server, ", ") + ")"
 	}
-	return u.String(), usable, nil
+	return shown, usable, nil
 }
 
 // fullPath expands ~. A relative path is allowed in a flag, but not in the environment: there

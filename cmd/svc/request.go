@@ -98,7 +98,7 @@ func (s *spec) request(ctx context.Context, stdin io.Reader) (svc.CreateInferenc
 	}
 	if s.file != "" {
 		if err := readSpec(ctx, s.file, stdin, &req); err != nil {
-			return req, badInput(ctx, err)
+			return req, badInput(err)
 		}
 	}
 	set(s.flags, "name", &req.Name, s.name)

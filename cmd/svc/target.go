@@ -40,7 +40,6 @@ func (t *tool) takesKey(c *command, others int) *command {
 // place of --key it is zero but for the ID if the ledger does not have it.
 func (t *tool) target(ctx context.Context, args []string) (e ledger.Entry, rest []string, err error) {
 	if t.flags.key == "" {
-		t.note(func(f *facts) { f.ID = args[0] })
 		e = ledger.Entry{ServiceID: args[0]}
 		entries := t.entriesBriefly(ctx)
 		if known, ok := t.byID(entries)[strings.ToLower(args[0])]; ok {
