@@ -65,7 +65,11 @@ func TestInputThatNeverComes(t *testing.T) {
 			require.Contains(t, e.stderr, want.advice)
 			for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGQUIT} {
 				b := start()
-				time.Sleep(time.Second)
+				if strings.Contains(line, "-file pipe") {
+					awaitReader(t, filepath.Join(folder, "pipe"))
+				} else { // nothing shows that it waits; an upload that has its pipe goes on
+					time.Sleep(4 * time.Second)
+				}
 				b.signal(sig)
 				e := b.end()
 				require.Equal(t, want.signal, e.code, e.stderr)

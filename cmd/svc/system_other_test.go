@@ -14,6 +14,8 @@ func makeFifo(t *testing.T, _ string) {
 	t.Skip("there are no named pipes on this system")
 }
 
+func awaitReader(*testing.T, string) {}
+
 func asUser(int, int) *syscall.SysProcAttr { return nil }
 
 func isProcess(int) bool { return false }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"syscall"
 	"testing"
 
@@ -15,6 +16,18 @@ const sigStop, sigCont = syscall.SIGSTOP, syscall.SIGCONT
 func makeFifo(t *testing.T, path string) {
 	t.Helper()
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
+}
+
+// awaitReader waits until a program reads a named pipe, and keeps the pipe open for writing.
+func awaitReader(t *testing.T, path string) {
+	t.Helper()
+	eventually(t, "a reader of the pipe", func() bool {
+		w, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			t.Cleanup(func() { w.Close() })
+		}
+		return err == nil
+	})
 }
 
 // asUser starts a program as another user. Only root may do that.
