@@ -49,6 +49,7 @@ func (d *deployment) failed(ctx context.Context, err error) error {
 	if remove { // also if the wait has proved the deletion: if that is wrong, the delete ends the bill
 		e.Cleanup, e.CleanupErr = d.cleanUp(ctx)
 	}
+	d.client.client.Ledger.deleted(ctx, d.observer)
 	return e
 }
 
@@ -111,7 +112,7 @@ func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 	r.name, r.marks, r.limit = d.call.name(), d.call.Marks, cleanupLimit/3
 	r.unsure = r.name != ""
 	if d.observer != nil {
-		r.evidence, r.missed = d.observer.evidence, d.observer.missed
+		r.evidence, r.missed, r.gone = d.observer.evidence, d.observer.missed, d.observer.gone
 		d.record = cmp.Or(d.record, d.observer.last) // a Probe or a hook has panicked
 	}
 	d.observer = r.observer

@@ -28,10 +28,11 @@ type observer struct {
 	last     *InferenceService // the record that was read last; nil if none was
 	asked    bool              // the ledger was searched for the ID
 	missed   time.Time         // when the latest "not found" came
+	gone     string            // the name in the record with is_deleted; empty if there was none
 }
 
 // poll reads the record once. The verdict considers all polls of this observer. If it is
-// Deleted, poll records the deletion in the ledger, and err is nil or the last "not found".
+// Deleted, err is nil or the last "not found".
 func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
 	seen := rules.Observation{At: time.Now()}
 	k, s := get(service, o.id, o.opts), new(InferenceService)
@@ -41,7 +42,7 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 	switch {
 	case err == nil:
 		if seen.Sight, o.last = rules.Shown, s; s.IsDeleted {
-			seen.Sight = rules.Flagged
+			seen.Sight, o.gone = rules.Flagged, s.Name
 		}
 	case !failed:
 		if max(k.Result.StatusCode, k.Result.Broken)/100 == 2 {
@@ -58,9 +59,6 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 	o.note(seen)
 	if seen.Sight == rules.Missing {
 		err = o.doubt(ctx, err)
-	}
-	if o.evidence.Verdict == rules.Deleted {
-		o.client.client.Ledger.deleted(ctx, o.id, s)
 	}
 	return s, o.evidence.Verdict, err
 }

@@ -182,7 +182,7 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 		}
 		if err == nil {
 			w := c.wait(d.id, "available", d.opts.withDefaults(), true)
-			d.observer = w.by
+			d.observer, w.later = w.by, true
 			_, err = w.run(ctx, untilAvailable)
 			d.record = cmp.Or(d.observer.last, d.record)
 		}
@@ -191,6 +191,7 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 			err = d.used(ctx)
 		case err == nil, d.id == "":
 		case d.resumed && !again && ctx.Err() == nil && d.deleted(): // the key is free now
+			c.client.Ledger.deleted(ctx, d.observer)
 			*d = deployment{client: c, opts: d.opts}
 			continue
 		default:
@@ -302,11 +303,9 @@ func (d *deployment) refusedFlavor(err error) bool {
 
 // deleted reports whether the wait has proved that the endpoint was deleted meanwhile.
 func (d *deployment) deleted() bool {
-	if d.observer == nil || d.observer.evidence.Verdict != rules.Deleted {
-		return false
-	}
-	s := orZero(d.record) // may be the record of another endpoint
-	return !s.IsDeleted || s.Name == "" || same.Text(s.Name, d.givenName())
+	o := orZero(d.observer)
+	named := o.gone == "" || same.Text(o.gone, d.givenName()) // another name is of another endpoint
+	return named && o.evidence.Verdict == rules.Deleted
 }
 
 // Use deploys an endpoint, calls the function with its record, and deletes the endpoint

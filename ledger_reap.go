@@ -125,9 +125,8 @@ const reapLimit = 2 * time.Minute // how long the delete of one endpoint, and th
 // begin sends the first delete, if the endpoint may be deleted.
 func (r *reaping) begin(ctx context.Context) {
 	if r.err = r.check(ctx); r.wait != nil {
-		if _, verdict, _ := r.wait.poll(ctx); verdict == rules.Deleted { // finish handles an error
-			r.wait = nil
-		}
+		_, _, _ = r.wait.poll(ctx) // finish handles an error
+		r.ledger.deleted(ctx, r.wait.by)
 	}
 }
 

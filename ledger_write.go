@@ -13,6 +13,7 @@ import (
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/rules"
 	"example.com/svc/ledger"
 )
 
@@ -232,11 +233,11 @@ func (l *Ledger) scaled(ctx context.Context, s *ledger.Scaling, k *call, updated
 	}
 }
 
-// deleted records in the ledger that the endpoint with this ID is deleted. s is the record with
-// IsDeleted, or nil if the service no longer found the ID.
-func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
-	if l.journal != nil {
-		l.behind(ctx, id, ledger.Deleted, l.journal.Deleted(ctx, id, orZero(s).Name))
+// deleted records in the ledger that an endpoint is deleted, if the evidence of o proves that. It must
+// come after the last delete, which voids the evidence if the service accepts it. o may be nil.
+func (l *Ledger) deleted(ctx context.Context, o *observer) {
+	if l.journal != nil && orZero(o).evidence.Verdict == rules.Deleted {
+		l.behind(ctx, o.id, ledger.Deleted, l.journal.Deleted(ctx, o.id, o.gone))
 	}
 }
 

@@ -159,8 +159,7 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 //
 // GET /v1/inference-service/{service_id} repeatedly, and GET /v1/inference-service/flavor
 func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string, opts *WaitOptions) error {
-	o := opts.withDefaults()
-	w := c.wait(id, "deleted", o, false)
+	w := c.wait(id, "deleted", opts.withDefaults(), false)
 	w.deletion = true
 	_, err := w.run(ctx, isDeleted)
 	return err
@@ -179,8 +178,7 @@ func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string
 // DELETE and GET /v1/inference-service/{service_id} repeatedly, and GET
 // /v1/inference-service/flavor
 func (c *InferenceServiceClient) DeleteAndWait(ctx context.Context, id string, opts *WaitOptions) error {
-	o := opts.withDefaults()
-	_, w := c.removal(id, o, rules.Removal)
+	_, w := c.removal(id, opts.withDefaults(), rules.Removal)
 	_, err := w.run(ctx, isDeleted)
 	return err
 }

@@ -29,6 +29,7 @@ type waiter[T any] struct {
 	// poll reads the record once. If the verdict is Deleted, err is nil or a "not found".
 	poll     func(context.Context) (record *T, verdict rules.Verdict, err error)
 	by       *observer // collects the evidence of the polls; nil if the record is not an endpoint
+	later    bool      // the caller may send a delete, and records a deletion in the ledger after that
 	status   func(*T) string
 	probe    func(context.Context) error // must succeed before the wait succeeds; nil means no probe
 	deletion bool                        // the wait ends with success when the record is deleted
@@ -101,9 +102,12 @@ func (w *waiter[T]) again(ctx context.Context, until func(*T) (bool, error), sus
 	return w.last, w.over(ctx, why)
 }
 
-// over reports the end of the wait, except for a cleanup, whose caller reports it. It returns the
-// error of the wait, or nil if why is nil.
+// over records a deletion in the ledger, and reports the end of the wait, except for a cleanup, whose
+// caller reports it. It returns the error of the wait, or nil if why is nil.
 func (w *waiter[T]) over(ctx context.Context, why error) error {
+	if !w.later {
+		w.client.Ledger.deleted(ctx, w.by)
+	}
 	if why != nil {
 		why = w.failed(why)
 	}
