@@ -38,7 +38,8 @@ func (e otherTokenError) Error() string {
 // with another token. That is a reason for a failure of any kind: a time limit may have ended the wait.
 func (t *tool) noteHidden(ctx context.Context, err error) {
 	failed, isWait := errors.AsType[*svc.WaitError](err)
-	if t.client == nil || !isNotFound(err) && (!isWait || !isNotFound(failed.LastErr)) {
+	missing := isNotFound(err) || isA[otherTokenError](err) || isWait && isNotFound(failed.LastErr)
+	if t.client == nil || !missing {
 		return
 	}
 	ids := strings.Fields(strings.ToLower(t.facts().ID))

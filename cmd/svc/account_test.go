@@ -68,6 +68,10 @@ func TestNotFoundOfAnotherAccountProvesNothing(t *testing.T) {
 	require.Equal(t, "other_token", e.doc(t)["error_kind"])
 	require.Equal(t, true, e.doc(t)["may_be_running"])
 	require.Contains(t, e.stderr, "svc forget chat --other-token")
+	require.Contains(t, e.stderr, "To try again, with the token of the account that created it: svc delete svc-1")
+	e = s.must(exitOK, with(deploy, "--key", "chat", "--dry-run")...)
+	require.Contains(t, e.stderr, "the command would create nothing, and fail: the service does not find svc-1, and the ledger has it as created with another token.")
+	require.NotContains(t, e.stderr, "creates another one")
 	require.Equal(t, []string{"svc-1"}, s.open())
 	require.Equal(t, 1, s.srv.RunningInstances())
 

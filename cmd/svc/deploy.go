@@ -551,7 +551,7 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 }
 
 // endCreate records that the outcome of a create is not known, for a program that ends at once: nobody will record
-// another outcome. It takes two seconds at most.
+// another outcome. It notes an outcome that the ledger has already. It takes two seconds at most.
 func (t *tool) endCreate() {
 	t.mu.Lock()
 	f, journal := t.known, t.journal
@@ -562,8 +562,13 @@ func (t *tool) endCreate() {
 	ctx, cancel := briefly(t.ctx)
 	defer cancel()
 	_ = journal.Change(ctx, "append unknown", ledger.Entry{Key: f.Entry, Intent: f.Intent}, func(now ledger.Entry) (r ledger.Record, err error) {
-		if now.State == ledger.Intended {
+		switch now.State {
+		case ledger.Intended:
 			r.Event = ledger.Unknown
+		case ledger.Created:
+			t.note(func(f *facts) { f.ID, f.Created, f.Running = now.ServiceID, true, true })
+		case ledger.Refused:
+			t.note(func(f *facts) { f.Pending = false })
 		}
 		return r, nil
 	})

@@ -130,7 +130,7 @@ func TestVerbose(t *testing.T) {
 	id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 	s.srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(1))
 	e := s.must(exitOK, "get", id, "-v")
-	require.Regexp(t, `(?m)^GET /v1/inference-service/\{service_id\} svc-1: 503 in \d+m?s.*, again in .*\n^GET .*: 200 in .*, attempt 2$`, e.stderr)
+	require.Regexp(t, `(?m)^GET /v1/inference-service/\{service_id\} svc-1: 503 in [\d.]+m?s.*, again in .*\n^GET .*: 200 in .*, attempt 2$`, e.stderr)
 
 	e = s.must(exitOK, "get", id, "-v", "--progress", "json")
 	var event map[string]any

@@ -31,7 +31,7 @@ func inTime[T any](ctx context.Context, name string, get func() (T, error)) (T, 
 		return r.value, r.err
 	case <-time.After(200 * time.Millisecond):
 		var none T
-		return none, fmt.Errorf("%s is not read to its end: %w", name, context.Cause(ctx))
+		return none, fmt.Errorf("waiting for %s: %w", name, context.Cause(ctx))
 	}
 }
 

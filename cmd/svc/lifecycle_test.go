@@ -319,6 +319,12 @@ func TestWaitThatEndsBeforeItsProof(t *testing.T) {
 		require.Contains(t, e.stderr, "The service did not find "+id+" at the last poll. That proves nothing yet: ")
 	}
 	require.Contains(t, s.must(exitTimeout, "wait", "--key", "chat", "--timeout", "3s", "--quiet").stderr, "Try again with a longer --timeout.")
+	s.must(exitOK, "delete", "--key", "chat")
+	s.srv.ResetRequests()
+	e := s.must(exitNotFound, "wait", "svc-1", "-o", "json")
+	require.Contains(t, e.stderr, "the ledger has its deletion")
+	require.Equal(t, false, e.doc(t)["may_be_running"])
+	require.Equal(t, 1, s.srv.RequestCount("GET", svctest.RouteEndpoint), "the ledger has it as deleted")
 	there := s.srv.AddEndpoint(svctest.Endpoint{Status: svctest.StatusInitializing, Instances: 1})
 	require.NotContains(t, s.must(exitTimeout, "wait", there, "--timeout", "1s").stderr, "did not find")
 }

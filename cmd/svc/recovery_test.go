@@ -190,6 +190,25 @@ func TestEntryOfACreateThatIsGivenUpIsInDoubt(t *testing.T) {
 	}
 }
 
+// TestGivenUpAfterARefusal: nothing is in doubt if the ledger has the outcome of the create, and no other was sent.
+func TestGivenUpAfterARefusal(t *testing.T) {
+	if signal.Ignored(syscall.SIGQUIT) {
+		t.Skip("this process was started to ignore the signal")
+	}
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 409, Body: `{"message":"no capacity"}`})
+	s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{}, svctest.Fault{Delay: time.Hour})
+	b := s.background("deploy", "--name", "chat", "--image", "i", "--key", "chat", "-o", "json")
+	eventually(t, "the choice of another flavor", func() bool { return s.arrived("GET", svctest.RouteFlavors) == 2 })
+	b.signal(syscall.SIGQUIT)
+	e := b.end()
+	require.Equal(t, exitInterrupted, e.code, e.stderr)
+	require.Equal(t, false, e.doc(t)["may_be_running"])
+	require.NotContains(t, e.stderr, "not known")
+	require.Empty(t, s.open())
+}
+
 // killed kills the deployment when a condition is met.
 func killed(s *session, met func() bool) {
 	cmd := s.command(strings.Fields(deployChat)...)

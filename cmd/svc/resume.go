@@ -34,6 +34,9 @@ func (d *deployment) foresee(ctx context.Context) (goesOn bool, err error) {
 	}
 	s, err := t.client.InferenceServices.Get(ctx, e.ServiceID)
 	switch {
+	case isNotFound(err) && t.otherToken(ctx, *e):
+		t.talk.say("the command would create nothing, and fail: the service does not find %s, and the ledger has it as created with another token. If that is of another account, it may be running there", printable(e.ServiceID))
+		return true, nil
 	case isNotFound(err):
 		t.talk.say("the service does not find %s: if the command finds out that it is deleted, it creates another one%s", printable(e.ServiceID), d.withoutItsLease())
 		return false, nil

@@ -25,7 +25,7 @@ func (t *tool) waitCommand() *command {
 			Use: "wait ID", Short: "wait until an endpoint is available",
 			Long: `Waits until an endpoint is available. Ends with 8 if it is unavailable or stopped, and with 5 if
 it is not found for 40 s to a minute: a new endpoint may not be found at first. If --timeout is over
-before that, it ends with 3. Ends with 10 if the service has accepted a delete of the endpoint in the last five
+before that, it ends with 3. One that the ledger has as deleted is read once. Ends with 10 if the service has accepted a delete of the endpoint in the last five
 minutes, also if it is available.`,
 			Example: "  svc wait svc-1 --timeout 10m\n  svc wait --key chat --probe /health",
 		},
@@ -38,6 +38,11 @@ minutes, also if it is available.`,
 			return nil, err
 		}
 		t.warnOfDelete(e)
+		if e.State == ledger.Deleted { // another read adds nothing to what the ledger has
+			if s, err := t.client.InferenceServices.Get(ctx, e.ServiceID); isNotFound(err) {
+				return t.read(s), err
+			}
+		}
 		w := t.wait
 		if path != "" {
 			if _, err := t.client.InferenceServices.URL(e.ServiceID); err != nil {
