@@ -41,6 +41,9 @@ func (t *tool) cmdAt(address, format string, args ...any) string {
 	return before + "svc " + line + rest
 }
 
+// showsURL are the commands that are about the URL of an endpoint.
+var showsURL = []string{"get", "url", "wait", "deploy", "doctor", "run"}
+
 // ofService returns the flags that a command needs to reach the service.
 func (t *tool) ofService(address, name string) (flags string) {
 	if _, problem := valid.ParseBase(address, true); problem == "" { // one that is refused may hold a password
@@ -49,8 +52,7 @@ func (t *tool) ofService(address, name string) (flags string) {
 	if t.flags.tokenFile != "" {
 		flags += " --token-file " + shellWord(t.flags.tokenFile)
 	}
-	url, shows := t.flags.inferenceURL, slices.Contains([]string{"get", "url", "wait", "deploy", "doctor"}, name)
-	if url != "" && shows {
+	if url := t.flags.inferenceURL; url != "" && slices.Contains(showsURL, name) {
 		flags += " --inference-url " + shellWord(url)
 	}
 	if t.flags.insecureHTTP {
@@ -68,7 +70,7 @@ func commandLine(format string, args ...any) (line, rest string) {
 	for _, form := range strings.Fields(format) {
 		word := form
 		if strings.Contains(form, "%") && len(args) > 0 {
-			word, args = fmt.Sprintf(form, args[0]), args[1:]
+			word, args = fmt.Sprintf(form, shellWords(args[0])), args[1:]
 		}
 		flag := strings.HasPrefix(form, "-")
 		switch {
@@ -85,6 +87,21 @@ func commandLine(format string, args ...any) (line, rest string) {
 		return strings.Join(command, " "), " -- " + strings.Join(arguments, " ")
 	}
 	return strings.Join(words, " "), ""
+}
+
+// shellWords quotes a text for a shell, as one word, and several texts as several.
+func shellWords(arg any) any {
+	switch arg := arg.(type) {
+	case string:
+		return shellWord(arg)
+	case []string:
+		var words []string
+		for _, text := range arg {
+			words = append(words, shellWord(text))
+		}
+		return strings.Join(words, " ")
+	}
+	return arg
 }
 
 // withLedger returns a command line with the ledger of --ledger, if that was given. A connection string that may hold a

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"unicode"
 
 	"example.com/svc"
+	"example.com/svc/internal/valid"
 	"example.com/svc/ledger"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -169,12 +171,17 @@ func checkValues(cmd *cobra.Command, args []string) error {
 		switch {
 		case blank(arg):
 			return fmt.Errorf("argument %d is empty: %s", i+1, cmd.UseLine())
-		case i < len(names) && names[i] == "KEY" && unfit("key", arg) != "":
-			return fmt.Errorf("KEY %s, not %q: %s", unfit("key", arg), arg, cmd.UseLine())
+		}
+		name := names[min(i, len(names)-1)]
+		if flag, ok := flagOf[name]; ok && unfit(flag, arg) != "" {
+			return fmt.Errorf("%s %s, not %q: %s", strings.TrimSuffix(name, "..."), unfit(flag, arg), arg, cmd.UseLine())
 		}
 	}
 	return nil
 }
+
+// flagOf maps an argument to the flag that has the same kind of text.
+var flagOf = map[string]string{"KEY": "key", "ID": "id", "ID...": "id"}
 
 // checkFlags returns an error for the first flag with a text that is not fit.
 func checkFlags(flags *pflag.FlagSet) (problem error) {
@@ -198,6 +205,27 @@ func checkFlags(flags *pflag.FlagSet) (problem error) {
 	return problem
 }
 
+// once is a text that is given once: with two keys or IDs, a command would be about the second one only, and say nothing of
+// the first.
+type once struct {
+	text  string
+	given bool
+}
+
+func (o *once) String() string { return o.text }
+
+// Type is that of a text in a help.
+func (o *once) Type() string { return "string" }
+
+// Set is called for each time that the flag is given.
+func (o *once) Set(text string) error {
+	if o.given {
+		return errors.New("it can be given only once")
+	}
+	o.text, o.given = text, true
+	return nil
+}
+
 // unfit returns what is wrong with the text of a flag, or of its field in --file. Only --command may have
 // several lines.
 func unfit(flag, text string) string {
@@ -211,6 +239,12 @@ func unfit(flag, text string) string {
 		return "holds a control character, such as a line break"
 	case flag == "key" && !ledger.ValidKey(text):
 		return "must be " + keyRule
+	case flag == "id" && strings.ContainsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }):
+		return "must be one ID: several are arguments of their own"
+	case flag == "id" && strings.Trim(text, ".") == "":
+		return "must not hold only dots"
+	case flag == "id":
+		return valid.ID(text)
 	case flag == "image" && strings.ContainsFunc(text, unicode.IsSpace):
 		return "holds white space, which no name of an image has"
 	case flag == "probe" && (!strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") || strings.ContainsFunc(text, unicode.IsSpace)):

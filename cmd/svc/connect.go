@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"example.com/svc"
@@ -46,26 +47,15 @@ func (t *tool) makeClient(ctx context.Context, c *command, store ledger.Store) e
 	}
 	address, token, err := t.account(ctx)
 	t.address = spelling(address)
-	if err != nil && (c.client == needsClient || isEnd(err)) {
+	if err == nil {
+		err = t.connectTo(c, address, append(opts, svc.WithTokenSource(token)))
+	}
+	if err != nil && c.client != needsClient && !isEnd(err) { // the client reads the ledger only; an address that is refused may hold a password
+		t.address = ""
+		t.client, err = svc.NewClient(noAddress, opts...)
+	}
+	if err != nil {
 		return badInput(err)
-	} else if err != nil { // the client reads the ledger only
-		address, token = noAddress, nil
-	}
-	if token != nil {
-		opts = append(opts, svc.WithTokenSource(token))
-	}
-	if u := cmp.Or(t.flags.inferenceURL, os.Getenv("SVC_INFERENCE_URL")); u != "" {
-		opts = append(opts, svc.WithInferenceURL(u))
-	}
-	insecure, err := t.insecure()
-	if err != nil {
-		return usageError{err}
-	} else if insecure {
-		opts = append(opts, svc.WithInsecureHTTP())
-	}
-	t.client, err = svc.NewClient(address, opts...)
-	if err != nil {
-		return usageError{err}
 	}
 	if store != nil {
 		t.note(func(*facts) {
@@ -74,6 +64,29 @@ func (t *tool) makeClient(ctx context.Context, c *command, store ledger.Store) e
 		})
 	}
 	return nil
+}
+
+// connectTo makes the client. Its errors are mistakes in the settings. A mistake in SVC_INFERENCE_URL keeps only those commands
+// from running that are about a URL.
+func (t *tool) connectTo(c *command, address string, opts []svc.Option) error {
+	insecure, err := t.insecure()
+	if err != nil {
+		return err
+	} else if insecure {
+		opts = append(opts, svc.WithInsecureHTTP())
+	}
+	if u := cmp.Or(t.flags.inferenceURL, os.Getenv("SVC_INFERENCE_URL")); u != "" {
+		with := append(slices.Clip(opts), svc.WithInferenceURL(u))
+		shows := c.Command == nil || slices.Contains(showsURL, c.Name())
+		if t.client, err = svc.NewClient(address, with...); err == nil || shows || t.flags.inferenceURL != "" {
+			return err
+		}
+		if _, failed := svc.NewClient(address, opts...); failed == nil && t.first("inference URL") {
+			t.talk.warn("SVC_INFERENCE_URL is not used: %s", plainText(err))
+		}
+	}
+	t.client, err = svc.NewClient(address, opts...)
+	return err
 }
 
 // insecure reports whether plain http to another machine is allowed: by --insecure-http if it is given, and else by

@@ -70,19 +70,6 @@ func (v *deleteView) names() (ids []string) {
 	return ids
 }
 
-// checkIDs returns an error if one of the IDs is not valid.
-func checkIDs(ids []string) error {
-	for _, id := range ids {
-		switch {
-		case strings.ContainsAny(id, ", "):
-			return fmt.Errorf("%q cannot be an ID: several are arguments of their own", id)
-		case strings.Trim(id, ".") == "", strings.ContainsAny(id, "/\\"):
-			return fmt.Errorf("%q cannot be an ID: it must not hold a slash, nor only dots", id)
-		}
-	}
-	return nil
-}
-
 func (t *tool) deleteCommand() *command {
 	var missingOK bool
 	c := &command{
@@ -105,7 +92,7 @@ that its deletion settles the entry.`,
 		if keyed := cmd.Flags().Changed("key"); keyed == (len(args) > 0) {
 			return errors.New("give either IDs or --key KEY")
 		}
-		return checkIDs(args)
+		return nil
 	}
 	c.Flags().BoolVar(&missingOK, "missing-ok", false, "end with exit code 0, not 5, if there is no such endpoint")
 	c.left = func(f facts) []string {

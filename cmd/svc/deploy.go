@@ -43,8 +43,9 @@ without a lease gets one that counts from now; if that cannot be recorded, the c
 Whenever the lease that counts is not --lease, a line says so. "svc extend KEY 8h" sets another end,
 counted from now.
 
-"svc deploy --dry-run" prints a request that can be the file of --file. A field that the file
-does not have gets the default of its flag.`
+"svc deploy --dry-run" prints a request that can be the file of --file, if it is without -o: with -o json
+or yaml it is the field "request" of a document. A field that the file does not have gets the default of
+its flag.`
 
 // errNoWait ends a deployment with --wait=false.
 var errNoWait = errors.New("--wait=false")
@@ -89,7 +90,7 @@ func (t *tool) deployCommand() *command {
 	c.empty = func() view { return &deployView{DryRun: dryRun, Request: json.RawMessage("null")} }
 	f := c.Flags()
 	s.add(f)
-	f.String("key", "", "key in the ledger ("+keyRule+"), under which at most one endpoint runs at a time; default: a new random key")
+	f.Var(new(once), "key", "key in the ledger ("+keyRule+"), under which at most one endpoint runs at a time; default: a new random key")
 	f.BoolVar(&s.keep, "keep", false, "keep the endpoint after a failure, a time limit or Ctrl-C")
 	f.BoolVar(&s.replace, "replace", false, "if the endpoint of --key is unavailable or stopped, delete it and create a new one")
 	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it. Its form, its flavor, the stock for a new endpoint, and that --key has no endpoint of another request are checked; its image is not")

@@ -175,7 +175,7 @@ func (t *tool) lsCommand() *command {
 		client:  wantsClient, ledger: readsLedger, stake: reads, empty: func() view { return &entriesView{Entries: []entryView{}} },
 		apart: [][]string{{"all", "open"}},
 	}
-	c.Flags().String("key", "", "only entries of this key ("+keyRule+"), which may have none; may_be_running in a document is about it alone")
+	c.Flags().Var(new(once), "key", "only entries of this key ("+keyRule+"), which may have none; may_be_running in a document is about it alone")
 	c.Flags().BoolVar(&open, "open", true, "only entries whose endpoint may be running; --open=false: only the others, which have ended")
 	c.Flags().BoolVar(&all, "all", false, "all entries, whether their endpoint may be running or not")
 	c.run = func(ctx context.Context, _ []string) (view, error) {

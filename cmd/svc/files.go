@@ -142,9 +142,10 @@ name, and says what to do. The exit code is 1, and error_kind of -o json is outc
 
 // upload is one upload.
 type upload struct {
-	path, name, id, purpose, contentType string
-	allowEmpty                           bool
-	began                                time.Time // when the record was registered
+	path, name, purpose, contentType string
+	id                               once
+	allowEmpty                       bool
+	began                            time.Time // when the record was registered
 }
 
 func (t *tool) uploadCommand() *command {
@@ -162,19 +163,19 @@ func (t *tool) uploadCommand() *command {
 	f := c.Flags()
 	f.StringVar(&u.name, "name", "", "name of the record; default: the name of the file")
 	f.StringVar(&u.purpose, "purpose", string(svc.FilePurposeFineTune), "purpose of the file")
-	f.StringVar(&u.id, "id", "", "ID of a record that exists: replace its contents")
+	f.Var(&u.id, "id", "ID of a record that exists: replace its contents")
 	f.StringVar(&u.contentType, "content-type", "", "Content-Type of the contents; default: none is sent")
 	f.BoolVar(&u.allowEmpty, "allow-empty", false, "upload a file although it is empty")
 	c.advise = func(err error) []string { return t.uploadAdvice(err, u) }
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		u.path = args[0]
-		if u.id != "" && (c.Flags().Changed("name") || c.Flags().Changed("purpose")) {
+		if u.id.text != "" && (c.Flags().Changed("name") || c.Flags().Changed("purpose")) {
 			return nil, usageError{errors.New("--name and --purpose are for a new record: --id replaces the contents of one, and nothing else")}
 		}
-		if u.path == "-" && u.name == "" && u.id == "" {
+		if u.path == "-" && u.name == "" && u.id.text == "" {
 			return nil, usageError{errors.New("standard input has no name: set --name")}
 		}
-		if u.name == "" && u.id == "" {
+		if u.name == "" && u.id.text == "" {
 			u.name = filepath.Base(u.path)
 		}
 		v, err := t.upload(ctx, u)
@@ -187,17 +188,17 @@ func (t *tool) uploadCommand() *command {
 }
 
 func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
-	v := &uploadView{Name: u.name, FileID: u.id}
-	t.note(func(*facts) { t.partial = func() view { return &uploadView{Name: u.name, FileID: u.id} } })
+	v := &uploadView{Name: u.name, FileID: u.id.text}
+	t.note(func(*facts) { t.partial = func() view { return &uploadView{Name: u.name, FileID: u.id.text} } })
 	body, stop, err := u.open(ctx, t.stdin)
 	if err != nil {
 		return v, err
 	}
 	defer stop()
-	opts := svc.UploadOptions{ContentType: u.contentType, AllowEmpty: u.allowEmpty, RefuseEmpty: !u.allowEmpty, Progress: t.talk.transfer("uploading " + printable(cmp.Or(u.name, u.id)))}
+	opts := svc.UploadOptions{ContentType: u.contentType, AllowEmpty: u.allowEmpty, RefuseEmpty: !u.allowEmpty, Progress: t.talk.transfer("uploading " + printable(cmp.Or(u.name, u.id.text)))}
 	var result *svc.UploadResult
-	if u.id != "" {
-		result, err = t.client.Files.Replace(ctx, u.id, body, &opts)
+	if u.id.text != "" {
+		result, err = t.client.Files.Replace(ctx, u.id.text, body, &opts)
 	} else {
 		t.note(func(f *facts) { f.Uploading = u.name })
 		u.began = time.Now()
@@ -214,8 +215,8 @@ func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 		return v, err
 	}
 	v.FileID, v.Bytes, v.SHA256 = result.FileID, result.Bytes, result.SHA256
-	if u.id != "" {
-		if record, err := t.client.Files.Get(ctx, u.id, svc.WithMaxAttempts(1)); err == nil {
+	if u.id.text != "" {
+		if record, err := t.client.Files.Get(ctx, u.id.text, svc.WithMaxAttempts(1)); err == nil {
 			v.Name = record.FileName
 		}
 	}
@@ -247,7 +248,7 @@ func (t *tool) uploadAdvice(err error, u *upload) []string {
 	case failed.Stage == svc.UploadStagePut && failed.Link == "" && isNotFound(err):
 		return []string{fmt.Sprintf("There is no record %s. Without --id, a new one is made.", printable(failed.FileID))}
 	case failed.FileID != "":
-		return []string{"The record exists. To upload to it again: " + t.cmd("files upload --id %s %s", printable(failed.FileID), shellWord(u.path))}
+		return []string{"The record exists. To upload to it again: " + t.cmd("files upload --id %s %s", printable(failed.FileID), u.path)}
 	case errors.Is(err, svc.ErrOutcomeUnknown):
 		return t.lostRecord(failed.FileName, u)
 	}
@@ -285,7 +286,7 @@ func (t *tool) lostRecord(name string, u *upload) []string {
 	}
 	return []string{
 		fmt.Sprintf("Records named %q that may be of this upload, by their time, the newest first: %s.", name, strings.Join(shown, ", ")),
-		fmt.Sprintf("To upload to the one that no other upload made, since its contents are replaced: %s", t.cmd("files upload --id ID %s", shellWord(u.path))),
+		fmt.Sprintf("To upload to the one that no other upload made, since its contents are replaced: %s", t.cmd("files upload --id ID %s", u.path)),
 	}
 }
 

@@ -203,7 +203,7 @@ func undone(e ledger.Entry) bool {
 
 func (t *tool) forgetCommand() *command {
 	var otherToken bool
-	var id string
+	var id once
 	c := &command{
 		Command: &cobra.Command{
 			Use: "forget KEY", Short: "settle an entry in doubt: it has no endpoint",
@@ -229,10 +229,10 @@ of the same account: one "not found" is enough then, on your word.`,
 		return nil
 	}
 	c.Flags().BoolVar(&otherToken, "other-token", false, "forget it although another token created it; check first that this one is of the same account")
-	c.Flags().StringVar(&id, "id", "", "ID of the endpoint, if the key has several open entries")
+	c.Flags().Var(&id, "id", "ID of the endpoint, if the key has several open entries")
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		t.note(func(f *facts) { f.Key = args[0] })
-		e, err := t.forgettable(ctx, args[0], id)
+		e, err := t.forgettable(ctx, args[0], id.text)
 		if err != nil {
 			return nil, err
 		}
@@ -482,7 +482,7 @@ func (t *tool) notInDoubt(ctx context.Context, entries []ledger.Entry, key, id s
 		}
 	}
 	if unknown := text == ""; unknown && slices.Contains(doubts, id) {
-		return mixedUpError{fmt.Sprintf("%q is not a key in doubt, but %q is: KEY comes before ID; run: %s", key, id, t.cmd("adopt %s %s", id, shellWord(key)))}
+		return mixedUpError{fmt.Sprintf("%q is not a key in doubt, but %q is: KEY comes before ID; run: %s", key, id, t.cmd("adopt %s %s", id, key))}
 	} else if unknown {
 		err := t.noEntry(entries, key)
 		t.note(func(f *facts) { f.Running = true }) // the endpoint with the ID
@@ -497,7 +497,7 @@ func (t *tool) inItsPlace(doubts []string, id string) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("; if %s is the endpoint of the entry in doubt: %s", shellWord(id), t.cmd("adopt %s %s", doubts[0], shellWord(id)))
+		return fmt.Sprintf("; if %s is the endpoint of the entry in doubt: %s", shellWord(id), t.cmd("adopt %s %s", doubts[0], id))
 	}
 	return "; in doubt are " + strings.Join(doubts, ", ")
 }

@@ -108,6 +108,8 @@ func (t *talk) emit(event map[string]any, text string) {
 		event["message"] = text
 		b, _ := json.Marshal(event)
 		text = string(b)
+	} else {
+		text = printableLines(text)
 	}
 	_, _ = t.w.Write([]byte(text + "\n"))
 }

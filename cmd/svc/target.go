@@ -22,7 +22,7 @@ func (t *tool) takesKey(c *command, others int) *command {
 			t.note(func(f *facts) { f.ID = strings.Join(args[:len(args)-others], " ") })
 		}
 	}
-	c.Flags().String("key", "", "the endpoint that the ledger has under this key ("+keyRule+"), in place of ID")
+	c.Flags().Var(new(once), "key", "the endpoint that the ledger has under this key ("+keyRule+"), in place of ID")
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		want := others + 1
 		if cmd.Flags().Changed("key") {
@@ -63,9 +63,9 @@ func (t *tool) target(ctx context.Context, args []string) (e ledger.Entry, rest 
 // cmdOn returns a command line about the endpoint of this command, for an advice: with its ID, or with its key if the ID is
 // not known.
 func (t *tool) cmdOn(f facts, verb string, more ...any) string {
-	name, words := f.ID, strings.Repeat(" %v", len(more))
-	if name == "" && f.Key != "" {
-		name, words = f.Key, " --key %s"+words
+	name, words := strings.Fields(f.ID), strings.Repeat(" %v", len(more))
+	if f.ID == "" && f.Key != "" {
+		name, words = []string{f.Key}, " --key %s"+words
 	} else {
 		words = " %s" + words
 	}

@@ -172,6 +172,15 @@ func printable(text string) string {
 	}, text)
 }
 
+// printableLines is printable for a text that may have several lines.
+func printableLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = printable(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // dash stands for an empty cell.
 func dash(text string) string {
 	if text == "" {

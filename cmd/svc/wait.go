@@ -100,7 +100,8 @@ func (t *tool) scaleCommand() *command {
 meanwhile, and the ledger has that, it ends at once: with 10, or with 1 if the endpoint is stopped and
 has 0 instances. Ends with 10, and changes nothing, if the service has accepted a delete of the endpoint
 in the last five minutes. After that it works, and warns: instances do not keep an endpoint that is being
-deleted, only "svc extend" does. Ends with 10, too, if a delete is accepted while it waits.`,
+deleted, only "svc extend" does. Ends with 10, too, if a delete is accepted while it waits, and if the
+service refuses the change, for example since the flavor is out of stock: the endpoint runs as before.`,
 			Example: "  svc scale svc-1 3\n  svc scale --key chat 0",
 		},
 		client: needsClient, ledger: usesLedger, stake: changes, success: stays, empty: emptyService,
