@@ -166,14 +166,14 @@ func checkValues(cmd *cobra.Command, args []string) error {
 	if err := checkFlags(cmd.Flags()); err != nil || strings.Contains(cmd.Use, "CMD") {
 		return err
 	}
-	names := strings.Fields(cmd.Use)[1:]
+	names := strings.Fields(cmd.Use) // after the name of the command
 	for i, arg := range args {
+		name := names[min(i+1, len(names)-1)]
+		flag, ok := flagOf[name]
 		switch {
 		case blank(arg):
 			return fmt.Errorf("argument %d is empty: %s", i+1, cmd.UseLine())
-		}
-		name := names[min(i, len(names)-1)]
-		if flag, ok := flagOf[name]; ok && unfit(flag, arg) != "" {
+		case ok && unfit(flag, arg) != "":
 			return fmt.Errorf("%s %s, not %q: %s", strings.TrimSuffix(name, "..."), unfit(flag, arg), arg, cmd.UseLine())
 		}
 	}
