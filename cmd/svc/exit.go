@@ -261,6 +261,12 @@ func (t *tool) guess(err error, args []string) (c *command, running bool) {
 	_, running = guessed(args, "key", "")
 	if i := slices.IndexFunc(t.all, func(known *command) bool { return known.Command == c.Command }); i >= 0 {
 		c.empty, running = t.all[i].empty, t.all[i].atStake(running)
+		if isA[interruption](err) { // before the command line was read
+			c.stake = t.all[i].stake
+			c.left = func(facts) []string {
+				return []string{"What the command is about may be running and billed. To see what the ledger has: " + t.cmd("ls")}
+			}
+		}
 	}
 	if form, ok := guessed(args, "output", "o"); ok {
 		_ = t.flags.output.Set(form)

@@ -280,3 +280,39 @@ func TestFilesThatAreGivenUp(t *testing.T) {
 	require.Len(t, files, 2)
 	require.Equal(t, []any{true, false}, []any{files[0].(map[string]any)["deleted"], files[1].(map[string]any)["deleted"]})
 }
+
+// TestEndedBeforeTheCommandLineIsRead: what may be running then is what the command line is about.
+func TestEndedBeforeTheCommandLineIsRead(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]struct {
+		code    int
+		running bool
+	}{
+		"deploy --key keyed --name n --image i": {exitRunning, true},
+		"deploy --name n --image i":             {exitInterrupted, false},
+		"delete svc-1":                          {exitRunning, true},
+		"scale --key keyed 1":                   {exitRunning, true},
+		"sweep":                                 {exitRunning, true},
+		"get svc-1":                             {exitInterrupted, true},
+		"files rm file-1":                       {exitInterrupted, false},
+	} {
+		var out [2]*os.File
+		for i := range out {
+			f, err := os.Create(filepath.Join(t.TempDir(), "out"))
+			require.NoError(t, err)
+			out[i] = f
+		}
+		tool := newTool(nil, out[0], out[1], signals{ctx: t.Context()})
+		code := tool.report(interruption{syscall.SIGQUIT}, append(strings.Fields(line), "-o", "json"))
+		tool.talk.flush(time.Second)
+		stdout, err := os.ReadFile(out[0].Name())
+		require.NoError(t, err)
+		stderr, err := os.ReadFile(out[1].Name())
+		require.NoError(t, err)
+		require.Equal(t, want.code, code, "%s: %s", line, stderr)
+		var doc map[string]any
+		require.NoError(t, json.Unmarshal(stdout, &doc))
+		require.Equal(t, want.running, doc["may_be_running"], line)
+		require.Equal(t, want.code == exitRunning, strings.Contains(string(stderr), "may be running and billed. To see what the ledger has: svc ls"), line)
+	}
+}
