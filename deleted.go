@@ -26,7 +26,7 @@ type observer struct {
 	opts     []RequestOption
 	evidence rules.Evidence
 	last     *InferenceService // the record that was read last; nil if none was
-	asked    bool              // the ledger was searched for the ID
+	asked    bool              // the ledger was searched for the ID, and could be read
 	missed   time.Time         // when the latest "not found" came
 	gone     string            // the name in the record with is_deleted; empty if there was none
 }
@@ -68,12 +68,10 @@ func (o *observer) note(seen rules.Observation) { o.evidence = o.evidence.After(
 // missing adds to an observation what the rules of evidence need for a "not found".
 func (o *observer) missing(ctx context.Context, seen *rules.Observation, e *Error, r *httpcall.Result) {
 	c := o.client.client
-	seen.Sight, seen.Class, seen.Known = rules.Missing, e.class, c.endpoints.Knows(o.id, r.TokenCheck)
-	if !seen.Known && !o.asked { // the ledger may know who created it
-		o.asked = true
-		c.Ledger.markKnown(ctx, o.id)
-		seen.Known = c.endpoints.Knows(o.id, r.TokenCheck)
+	if !o.asked && !c.endpoints.Knows(o.id, r.TokenCheck) { // the ledger may know who created it
+		o.asked = c.Ledger.markKnown(ctx, o.id) == nil
 	}
+	seen.Sight, seen.Class, seen.Known = rules.Missing, e.class, c.endpoints.Knows(o.id, r.TokenCheck)
 	if c.endpoints.ReadAt(o.id).After(o.missed) { // another call of this client may have read the record
 		o.note(rules.Observation{Sight: rules.Shown})
 	}

@@ -193,15 +193,17 @@ func (l *Ledger) fail(op string, e ledger.Entry, err error) error {
 
 // markKnown marks an ID as known for the token with which the ledger recorded its create. It
 // waits for the store for [ledger.Patience] at most.
-func (l *Ledger) markKnown(ctx context.Context, id string) {
+func (l *Ledger) markKnown(ctx context.Context, id string) error {
 	if l.journal == nil {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, ledger.Patience)
 	defer cancel()
-	if e, _ := l.journal.Owner(ctx, id); e != nil {
+	e, err := l.journal.Owner(ctx, id)
+	if e != nil {
 		l.client.endpoints.MarkKnown(id, e.Intent, e.TokenCheck)
 	}
+	return err
 }
 
 // scale records a prepared change if it raises the number of instances. A change that lowers the

@@ -27,6 +27,11 @@ func (t *tool) otherToken(ctx context.Context, e ledger.Entry) bool {
 	return hex.EncodeToString(mac.Sum(nil)[:4]) != e.TokenCheck
 }
 
+// mayBeOfAnother reports whether an endpoint may be of another account, as far as the ledger knows the token of its create.
+func (t *tool) mayBeOfAnother(e ledger.Entry) bool {
+	return e.TokenCheck == "" || t.otherToken(t.ctx, e)
+}
+
 // otherTokenError is returned for an endpoint that is not found, but was created with another token.
 type otherTokenError struct{ entry ledger.Entry }
 

@@ -29,9 +29,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	case exitUsage:
 		return append(lines, c.seeHelp())
 	case exitDeleted:
-		if f.Unrecorded {
-			lines = append(lines, fmt.Sprintf("The ledger could not record that. The entry of the key %s stays in doubt until you run: %s", f.Entry, t.cmd("forget %s", f.Entry)))
-		}
+		lines = append(lines, t.unrecordedOutcome(f)...)
 		if f.Replaced != "" && kindOf(err).code == exitLedger {
 			lines = append(lines, t.ledgerAdvice(err, f)...)
 		}
@@ -50,7 +48,15 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 		}
 		return append(lines, t.stillRuns(f)...)
 	}
-	return lines
+	return append(lines, t.unrecordedOutcome(f)...)
+}
+
+// unrecordedOutcome returns what to do if the ledger could not record the outcome of a create of which nothing is left.
+func (t *tool) unrecordedOutcome(f facts) []string {
+	if !f.Unrecorded {
+		return nil
+	}
+	return []string{fmt.Sprintf("The ledger could not record that. The entry of the key %s stays in doubt until you run: %s", f.Entry, t.cmd("forget %s", f.Entry))}
 }
 
 // seeHelp names the help of the command.
@@ -81,10 +87,11 @@ func (t *tool) checkPath() string {
 	return fmt.Sprintf("Check the path of the address: %s (SVC_BASE_URL or --base-url).", t.address)
 }
 
-// noRoute reports whether the service responded "not found" to a request without an ID.
+// noRoute reports whether the service responded "not found" to a request without an ID. The storage behind a link is not the
+// service.
 func noRoute(err error) bool {
 	refused, ok := errors.AsType[*svc.Error](err)
-	return ok && refused.ID == "" && isNotFound(refused)
+	return ok && refused.ID == "" && strings.HasPrefix(refused.Route, "/") && isNotFound(refused)
 }
 
 // reasons returns what may be the reason of an error, whatever the exit code, one line each.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -528,10 +529,9 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 	if d.noWait(err) {
 		err = nil
 	}
-	unrecorded, _ := errors.AsType[*ledger.Error](err)
+	unrecorded := t.isUnrecorded(ctx, err)
 	t.note(func(f *facts) {
-		f.Pending = false
-		f.Unrecorded = unrecorded != nil && unrecorded.Op == "append created"
+		f.Pending, f.Unrecorded = false, unrecorded
 		switch {
 		case err == nil:
 			f.Running = true
@@ -549,6 +549,18 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 		t.noteDoubt(ctx, unknown)
 	}
 	return err
+}
+
+// isUnrecorded reports whether the ledger could not record the outcome of the create, and the entry is still without one:
+// what comes after the create may have recorded it.
+func (t *tool) isUnrecorded(ctx context.Context, err error) bool {
+	failed, ok := errors.AsType[*ledger.Error](err)
+	if !ok || failed.Op != "append created" && failed.Op != "append refused" {
+		return false
+	}
+	entries := t.entriesBriefly(context.WithoutCancel(ctx))
+	i := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Intent == failed.Intent })
+	return i < 0 || slices.Contains([]ledger.State{ledger.Intended, ledger.Unknown}, entries[i].State)
 }
 
 // endCreate records that the outcome of a create is not known, for a program that ends at once: nobody will record

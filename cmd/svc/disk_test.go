@@ -147,6 +147,34 @@ func TestStoreThatFailsDuringACreate(t *testing.T) {
 	}
 }
 
+// TestRefusalThatTheLedgerCannotRecord: the key is blocked, and the command says so.
+func TestRefusalThatTheLedgerCannotRecord(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 422, Body: `{"message":"no such image"}`, Delay: 2 * time.Second})
+	e := s.createWithoutOutcome(with(deploy, "--key", "chat", "-o", "json")...)
+	require.Equal(t, exitFailed, e.code, e.stderr)
+	require.Equal(t, false, e.doc(t)["may_be_running"])
+	require.Contains(t, e.stderr, "no such image")
+	require.Contains(t, e.stderr, "\nThe ledger could not record that. The entry of the key chat stays in doubt until you run: svc forget chat\n")
+}
+
+// TestLedgerThatIsBackDuringTheCleanup: what the cleanup has recorded is not in doubt.
+func TestLedgerThatIsBackDuringTheCleanup(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithCreateTime(2*time.Second), svctest.WithDeleteTime(3*time.Second))
+	mark := filepath.Join(s.env["HOME"], ".local/state/svc-ledger/.svc-ledger")
+	b := s.background(with(deploy, "--key", "chat")...)
+	eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 0 })
+	require.NoError(t, os.Rename(mark, mark+"-gone"))
+	eventually(t, "the cleanup", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
+	require.NoError(t, os.Rename(mark+"-gone", mark))
+	e := b.end()
+	require.Equal(t, exitDeleted, e.code, e.stderr)
+	require.NotContains(t, e.stderr, "in doubt")
+	require.Empty(t, s.open())
+}
+
 // TestCleanupWithoutTheLedger: the endpoint is deleted, and it is said that its entry stays open.
 func TestCleanupWithoutTheLedger(t *testing.T) {
 	t.Parallel()

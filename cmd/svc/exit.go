@@ -314,7 +314,7 @@ func (t *tool) complete(v view, err error, code int, c *command, f facts) {
 		served.Ended = &code
 	}
 	o := v.base()
-	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown
+	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown && !isA[exitOfCMD](err)
 	if o.ServiceID == "" && !strings.Contains(f.ID, " ") { // not for several
 		o.ServiceID = f.ID
 	}

@@ -66,10 +66,14 @@ func (t *tool) filesGroup() *cobra.Command {
 		c.client = needsClient
 		if c.advise == nil {
 			c.advise = func(err error) []string {
-				if isNotFound(err) && !noRoute(err) {
-					return []string{"Check the ID: the service has no such file, or nothing was uploaded for it. " + t.checkPath()}
+				refused, ok := errors.AsType[*svc.Error](err)
+				switch {
+				case !ok || !isNotFound(err) || noRoute(err):
+					return nil
+				case !strings.HasPrefix(refused.Route, "/"):
+					return []string{"The service has the record, and its storage has no contents: nothing was uploaded, or they are deleted."}
 				}
-				return nil
+				return []string{"Check the ID: the service has no such file, or nothing was uploaded for it. " + t.checkPath()}
 			}
 		}
 		t.add(g, c)
@@ -248,11 +252,31 @@ func (t *tool) uploadAdvice(err error, u *upload) []string {
 	case failed.Stage == svc.UploadStagePut && failed.Link == "" && isNotFound(err):
 		return []string{fmt.Sprintf("There is no record %s. Without --id, a new one is made.", printable(failed.FileID))}
 	case failed.FileID != "":
-		return []string{"The record exists. To upload to it again: " + t.cmd("files upload --id %s %s", printable(failed.FileID), u.path)}
+		return []string{"The record exists. To upload to it again: " + t.cmd(u.again("%s"), u.againWith(failed.FileID)...)}
 	case errors.Is(err, svc.ErrOutcomeUnknown):
 		return t.lostRecord(failed.FileName, u)
 	}
 	return nil
+}
+
+// again is the form of a command line that uploads the same to a record.
+func (u *upload) again(id string) string {
+	form := "files upload"
+	if u.allowEmpty {
+		form += " --allow-empty"
+	}
+	if u.contentType != "" {
+		form += " --content-type %s"
+	}
+	return form + " --id " + id + " %s"
+}
+
+// againWith returns the texts for the form, with the ID of the record if it is known.
+func (u *upload) againWith(id ...any) (texts []any) {
+	if u.contentType != "" {
+		texts = append(texts, u.contentType)
+	}
+	return append(append(texts, id...), u.path)
 }
 
 // lostRecord returns what to do when the outcome of the register call is not known. The list of
@@ -286,7 +310,7 @@ func (t *tool) lostRecord(name string, u *upload) []string {
 	}
 	return []string{
 		fmt.Sprintf("Records named %q that may be of this upload, by their time, the newest first: %s.", name, strings.Join(shown, ", ")),
-		fmt.Sprintf("To upload to the one that no other upload made, since its contents are replaced: %s", t.cmd("files upload --id ID %s", u.path)),
+		fmt.Sprintf("To upload to the one that no other upload made, since its contents are replaced: %s", t.cmd(u.again("ID"), u.againWith()...)),
 	}
 }
 
@@ -313,8 +337,15 @@ type downloadView struct {
 	SHA256 string `json:"sha256"` // SHA-256 of the contents, in hexadecimal; empty if they were not downloaded
 }
 
-func (v *downloadView) table() table    { return line(v.Path) }
-func (v *downloadView) names() []string { return []string{v.FileID} }
+func (v *downloadView) table() table { return line(v.Path) }
+
+// names has the ID only after a download that succeeded.
+func (v *downloadView) names() []string {
+	if v.SHA256 == "" {
+		return nil
+	}
+	return []string{v.FileID}
+}
 
 const downloadHelp = `Downloads a file and prints its path. The default for FILE is the name of the record, in the
 current folder. With -, the contents go to standard output. If its reader goes away, as head does, the
@@ -521,8 +552,15 @@ type linkView struct {
 	URL    string `json:"url"` // presigned URL: whoever has it can read the contents, and may be able to replace them
 }
 
-func (v *linkView) table() table    { return line(v.URL) }
-func (v *linkView) names() []string { return []string{v.FileID} }
+func (v *linkView) table() table { return line(v.URL) }
+
+// names has the ID only of a file that has a link.
+func (v *linkView) names() []string {
+	if v.URL == "" {
+		return nil
+	}
+	return []string{v.FileID}
+}
 
 func (t *tool) linkCommand() *command {
 	return &command{

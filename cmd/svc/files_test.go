@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -124,6 +125,36 @@ func TestUploadWhenTheResponseIsLost(t *testing.T) {
 	s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
 	s.srv.Fault("GET", svctest.RouteFiles, svctest.Fault{Status: 403})
 	require.Contains(t, s.must(exitFailed, "files", "upload", "--name", "third", "data.jsonl").stderr, "The list of files cannot be read")
+}
+
+// TestUploadAdviceKeepsTheFlags: what is printed uploads the same.
+func TestUploadAdviceKeepsTheFlags(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "no data"), nil, 0o600))
+	for i, line := range []string{"files upload --allow-empty --content-type text/csv", "files upload --allow-empty"} {
+		s.srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 403})
+		e := s.must(exitFailed, append(strings.Fields(line), "no data")...)
+		again := fmt.Sprintf("%s --id file-%d 'no data'", line, i+1)
+		require.Contains(t, e.stderr, "To upload to it again: svc "+again+"\n")
+		s.must(exitOK, append(strings.Fields(strings.TrimSuffix(again, " 'no data'")), "no data")...)
+	}
+}
+
+// TestWhatIsMissingHasNoName: -o name prints the IDs of what was found.
+func TestWhatIsMissingHasNoName(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	id := s.srv.AddFile("name", "fine-tune", []byte("x"))
+	for _, line := range []string{"files link", "files download", "get"} {
+		require.Empty(t, s.must(exitNotFound, append(strings.Fields(line), "file-9", "-o", "name")...).stdout, line)
+	}
+	require.Equal(t, id+"\n", s.must(exitOK, "files", "link", id, "-o", "name").stdout)
+	require.Equal(t, id+"\n", s.must(exitOK, "files", "download", id, "-o", "name").stdout)
+	s.srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Status: 404, Body: "no such key"})
+	e := s.must(exitNotFound, "files", "download", id, "other")
+	require.Contains(t, e.stderr, "The service has the record, and its storage has no contents")
+	require.NotContains(t, e.stderr, "SVC_BASE_URL")
 }
 
 // TestUploadAdviceNamesNoOlderRecord: its contents would be replaced.

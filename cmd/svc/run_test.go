@@ -33,6 +33,16 @@ func TestRun(t *testing.T) {
 	require.NotContains(t, e.stderr, "svc: ", "a program that fails is no failure of svc")
 	require.Zero(t, s.srv.RunningInstances())
 
+	result := filepath.Join(s.env["HOME"], "result.json")
+	for _, code := range []int{exitUnknown, exitRunning, exitDeleted, exitLedger} { // codes of svc with a meaning of their own
+		s.must(code, "run", "--result", result, "--name", "demo", "--image", "i", "--", "sh", "-c", fmt.Sprint("exit ", code))
+		text, err := os.ReadFile(result)
+		require.NoError(t, err)
+		var doc map[string]any
+		require.NoError(t, json.Unmarshal(text, &doc))
+		require.Equal(t, []any{false, 0.0, float64(code)}, []any{doc["may_be_running"], doc["svc_exit_code"], doc["command_exit_code"]})
+	}
+
 	s.must(exitOK, with(runDemo, "true")...)
 	s.must(128+9, with(runDemo, "sh", "-c", "kill -9 $$")...)
 	require.Zero(t, s.srv.RunningInstances())

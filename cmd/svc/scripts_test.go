@@ -498,13 +498,14 @@ func TestSweepTimers(t *testing.T) {
 	t.Parallel()
 	text := document(t, "ci.md")
 	s := scriptSession(t)
-	s.env["SVC_LEDGER"] = filepath.Join(s.env["HOME"], "ledger")
+	s.env["SVC_LEDGER"] = filepath.Join(s.env["HOME"], "a&b;c$d") // as a connection string may have them
 	s.must(exitOK, "ledger", "init")
 	ini := blocks(text, "ini")
 	require.Len(t, ini, 3)
 	settings := regexp.MustCompile(`(?m)^(\w+)=.*$`).ReplaceAllStringFunc(ini[0], func(line string) string {
-		name, _, _ := strings.Cut(line, "=")
-		return name + "=" + s.env[name]
+		name, value, _ := strings.Cut(line, "=")
+		require.Regexp(t, "^'.*'$", value)
+		return name + "='" + s.env[name] + "'"
 	})
 	etc := filepath.Join(s.env["HOME"], "env")
 	require.NoError(t, os.WriteFile(etc, []byte(settings), 0o600))

@@ -296,7 +296,7 @@ func (t *tool) unfinished(entries []ledger.Entry, proofs *sync.Map, dryRun bool)
 // not be settled.
 func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error), damaged bool) swept {
 	deleted := r.Err == nil && (!dryRun || r.Entry.State == ledger.Deleted) && r.Entry.State != ledger.Forgotten
-	e := swept{entryView: newEntryView(r.Entry), Deleted: deleted, hidden: isNotFound(r.Err), unmarked: errors.Is(r.Err, svc.ErrLedgerMark)}
+	e := swept{entryView: newEntryView(r.Entry), Deleted: deleted, hidden: isNotFound(r.Err) && t.mayBeOfAnother(r.Entry), unmarked: errors.Is(r.Err, svc.ErrLedgerMark)}
 	if deleted && e.Open { // the ledger does not have it yet
 		at := t.endpoint(e.ServiceID).proved
 		if at.IsZero() {

@@ -22,7 +22,7 @@ func TestABrokenRuleIsNoticed(t *testing.T) {
 		"a read voids":                {"evidence.go", "e.Read, e.runs = true, [len(proofs)]run{}", "e.Read = true", "NoSequence"},
 		"grace":                       {"evidence.go", "!e.Read && o.At.Before(e.Readable)", "false", "NoSequence"},
 		"copies":                      {"evidence.go", "if e.copied || e.early {", "if e.copied = false; e.early {", "NoSequence"},
-		"token":                       {"evidence.go", "p.known && !o.Known", "false", "NoSequence"},
+		"token":                       {"evidence.go", "p.known != o.Known", "false", "NoSequence"},
 		"10 s":                        {"evidence.go", "{true, Service, false, 2, 10 * time.Second}", "{true, Service, false, 2, time.Second}", "NoSequence"},
 		"60 s":                        {"evidence.go", "{true, Intermediary, false, 3, time.Minute}", "{true, Intermediary, false, 3, 10 * time.Second}", "NoSequence"},
 		"25 s only after a delete":    {"evidence.go", "p.late && !e.accepted", "false", "NoSequence"},

@@ -89,7 +89,7 @@ type Evidence struct {
 // needed after a delete that the service accepted: then a proof is wrong only if that delete had no
 // effect as well.
 var proofs = [...]struct {
-	known bool  // only responses to a token for which the ID is known; if false, to any token, which proves only that the ID is unknown
+	known bool  // only responses to a token for which the ID is known; if false, to one for which it is not, which proves only that the ID is unknown
 	class Class // Intermediary: any other response interrupts the run
 	late  bool  // only responses after a delete that the service accepted
 	least int
@@ -187,7 +187,7 @@ func (e Evidence) missing(o Observation) Evidence {
 	}
 	for i, p := range proofs {
 		switch {
-		case p.class != o.Class, p.known && !o.Known, p.late && !e.accepted:
+		case p.class != o.Class, p.known != o.Known, p.late && !e.accepted:
 		default:
 			e.runs[i] = e.runs[i].add(o, e.listed)
 		}

@@ -89,3 +89,32 @@ func TestNoDeletionIsRecordedBeforeTheLastDelete(t *testing.T) {
 		})
 	}
 }
+
+// away is a store that cannot be read for a while.
+type away struct {
+	ledger.Store
+	until time.Time
+}
+
+func (a *away) List(ctx context.Context, key string) ([]ledger.Record, error) {
+	if time.Now().Before(a.until) {
+		return nil, errDisk
+	}
+	return a.Store.List(ctx, key)
+}
+
+// A ledger that cannot be read for a moment, when a wait first needs to know whose endpoint it is, is asked again: "not
+// found" would otherwise prove nothing, as for the token of another account.
+func TestLedgerThatIsAwayForAMomentIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, store := svctest.NewInMemory(), ledger.Memory()
+		created, err := srv.Client(svc.WithLedger(store)).InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{Key: "k"})
+		require.NoError(t, err)
+		srv.Delete(created.ServiceID)
+		client := srv.Client(svc.WithLedger(&away{store, time.Now().Add(8 * time.Second)}))
+		require.NoError(t, client.InferenceServices.WaitUntilDeleted(t.Context(), created.ServiceID, &svc.WaitOptions{NotFoundGrace: -1}))
+		entries, err := client.Ledger.Entries(t.Context())
+		require.NoError(t, err)
+		require.False(t, entries[0].Open())
+	})
+}
