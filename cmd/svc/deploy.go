@@ -564,17 +564,18 @@ func (t *tool) isUnrecorded(ctx context.Context, err error) bool {
 }
 
 // endCreate records that the outcome of a create is not known, for a program that ends at once: nobody will record
-// another outcome. It notes an outcome that the ledger has already. It takes two seconds at most.
-func (t *tool) endCreate() {
+// another outcome. It reports whether the ledger has one already, which it notes. It takes two seconds at most.
+func (t *tool) endCreate() (known bool) {
 	t.mu.Lock()
 	f, journal := t.known, t.journal
 	t.mu.Unlock()
 	if journal == nil || f.Intent == "" || !f.Pending || f.Created || f.Resumed {
-		return
+		return false
 	}
 	ctx, cancel := briefly(t.ctx)
 	defer cancel()
 	_ = journal.Change(ctx, "append unknown", ledger.Entry{Key: f.Entry, Intent: f.Intent}, func(now ledger.Entry) (r ledger.Record, err error) {
+		known = now.State == ledger.Created || now.State == ledger.Refused
 		switch now.State {
 		case ledger.Intended:
 			r.Event = ledger.Unknown
@@ -585,6 +586,7 @@ func (t *tool) endCreate() {
 		}
 		return r, nil
 	})
+	return known
 }
 
 // noteDoubt records the entry of a create in doubt, for the advice.

@@ -252,31 +252,23 @@ func (t *tool) uploadAdvice(err error, u *upload) []string {
 	case failed.Stage == svc.UploadStagePut && failed.Link == "" && isNotFound(err):
 		return []string{fmt.Sprintf("There is no record %s. Without --id, a new one is made.", printable(failed.FileID))}
 	case failed.FileID != "":
-		return []string{"The record exists. To upload to it again: " + t.cmd(u.again("%s"), u.againWith(failed.FileID)...)}
+		return []string{"The record exists. To upload to it again: " + t.uploadTo(failed.FileID, u)}
 	case errors.Is(err, svc.ErrOutcomeUnknown):
 		return t.lostRecord(failed.FileName, u)
 	}
 	return nil
 }
 
-// again is the form of a command line that uploads the same to a record.
-func (u *upload) again(id string) string {
-	form := "files upload"
+// uploadTo returns a command line that uploads the same to a record.
+func (t *tool) uploadTo(id string, u *upload) string {
+	form, texts := "files upload", []any{id, u.path}
 	if u.allowEmpty {
 		form += " --allow-empty"
 	}
 	if u.contentType != "" {
-		form += " --content-type %s"
+		form, texts = form+" --content-type %s", append([]any{u.contentType}, texts...)
 	}
-	return form + " --id " + id + " %s"
-}
-
-// againWith returns the texts for the form, with the ID of the record if it is known.
-func (u *upload) againWith(id ...any) (texts []any) {
-	if u.contentType != "" {
-		texts = append(texts, u.contentType)
-	}
-	return append(append(texts, id...), u.path)
+	return t.cmd(form+" --id %s %s", texts...)
 }
 
 // lostRecord returns what to do when the outcome of the register call is not known. The list of
@@ -310,7 +302,7 @@ func (t *tool) lostRecord(name string, u *upload) []string {
 	}
 	return []string{
 		fmt.Sprintf("Records named %q that may be of this upload, by their time, the newest first: %s.", name, strings.Join(shown, ", ")),
-		fmt.Sprintf("To upload to the one that no other upload made, since its contents are replaced: %s", t.cmd(u.again("ID"), u.againWith()...)),
+		fmt.Sprintf("To upload to the one that no other upload made, since its contents are replaced: %s", t.uploadTo("ID", u)),
 	}
 }
 

@@ -131,11 +131,13 @@ func (t *tool) main(args []string) int {
 		select {
 		case err = <-done: // the command ended at the same moment
 		default:
+			err = t.givenUp()
 			defer litter.clear()
 			t.awaitProgram()
 			t.tellMarked(t.ctx, t.endpointsThat(func(e endpoint) bool { return e.marked })...)
-			t.endCreate()
-			err = t.givenUp()
+			if t.endCreate() {
+				err = t.givenUp()
+			}
 		}
 	}
 	code := t.report(err, args)
