@@ -106,6 +106,7 @@ var kinds = []kind{
 	{"overtaken", exitLedger, isA[changedError]},
 	{"other_token", exitRefused, isA[otherTokenError]},
 	{"usage", exitUsage, isA[usageError]},
+	{"unexpected_response", exitFailed, isBadLink},
 	{"usage", exitUsage, isA[*svc.ValidationError]},
 	{"output", exitFailed, isA[unwritable]},
 	{"output", exitFailed, isA[resultError]},
@@ -138,6 +139,12 @@ var kinds = []kind{
 func isLinkRefused(err error) bool {
 	refused, ok := errors.AsType[*svc.Error](err)
 	return ok && !strings.HasPrefix(refused.Route, "/v1/") && (errors.Is(err, svc.ErrUnauthorized) || errors.Is(err, svc.ErrForbidden))
+}
+
+// isBadLink reports whether a link is not valid. All links are from the service: no command takes one.
+func isBadLink(err error) bool {
+	invalid, ok := errors.AsType[*svc.ValidationError](err)
+	return ok && slices.ContainsFunc(invalid.Fields, func(p svc.FieldProblem) bool { return p.Field == "link" })
 }
 
 func isA[E error](err error) bool {

@@ -155,6 +155,10 @@ func TestWhatIsMissingHasNoName(t *testing.T) {
 	e := s.must(exitNotFound, "files", "download", id, "other")
 	require.Contains(t, e.stderr, "The service has the record, and its storage has no contents")
 	require.NotContains(t, e.stderr, "SVC_BASE_URL")
+	s.srv.Fault("GET", svctest.RouteFileLink, svctest.Fault{Body: `{"presigned_url":"ftp://storage/x"}`})
+	e = s.must(exitFailed, "files", "download", id, "other", "-o", "json")
+	require.Equal(t, "unexpected_response", e.doc(t)["error_kind"])
+	require.NotContains(t, e.stderr, "--help")
 }
 
 // TestUploadAdviceNamesNoOlderRecord: its contents would be replaced.
