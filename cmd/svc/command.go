@@ -60,11 +60,12 @@ const (
 type command struct {
 	*cobra.Command
 
-	client  clientUse
-	ledger  ledgerUse
-	stake   stake
-	success success
-	endless bool // there is no time limit unless --timeout is given
+	client       clientUse
+	ledger       ledgerUse
+	stake        stake
+	success      success
+	endless      bool // there is no time limit unless --timeout is given
+	limitsItself bool // --timeout is not for the whole command: its function applies it
 	// refuses names the global flags that the command cannot have, each with why. They are not in its help.
 	refuses map[string]string
 	// apart has the flags of which only one can be given.

@@ -120,8 +120,13 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	t.note(func(f *facts) { f.ID = strings.Join(ids, " ") })
 	t.talk.setDeleting(true)
-	v := &deleteView{Endpoints: make([]deletion, len(ids))}
 	entries := t.recorded(ctx, ids)
+	for i, id := range ids { // as the service spells it: another case finds the entry, and not the endpoint
+		ids[i] = cmp.Or(entries[strings.ToLower(id)].ServiceID, id)
+	}
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	t.note(func(f *facts) { f.ID = strings.Join(ids, " ") })
+	v := &deleteView{Endpoints: make([]deletion, len(ids))}
 	for i, id := range ids {
 		v.Endpoints[i] = deletion{ServiceID: id, Key: entries[strings.ToLower(id)].Key, Error: "not known to be deleted when the program was ended"}
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -599,4 +600,33 @@ func TestProbeThatIsCutOff(t *testing.T) {
 	e := s.must(exitTimeout, "wait", "--key", "chat", "--probe", "/nope", "--timeout", "6s")
 	require.Contains(t, e.stderr, "the time limit is over; ")
 	require.Contains(t, e.stderr, "check the path of --probe")
+}
+
+// TestReplaceWithoutItsLedger: a ledger that is gone meanwhile is not made anew.
+func TestReplaceWithoutItsLedger(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"", "sqlite:"} {
+		var place string
+		var gone sync.Once
+		s := newSession(t, svctest.WithRequestHook(func(r svctest.Request) {
+			if r.Method == http.MethodGet && r.Route == svctest.RouteEndpoint && place != "" {
+				gone.Do(func() {
+					if err := os.Rename(place, place+"-gone"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}))
+		file := filepath.Join(s.env["HOME"], "ledger")
+		s.env["SVC_LEDGER"] = form + file
+		s.must(exitOK, "ledger", "init")
+		s.must(exitOK, with(deploy, "--key", "chat")...)
+		s.srv.SetStatus("svc-1", svctest.StatusUnavailable)
+		place = file
+		s.must(exitLedger, with(deploy, "--key", "chat", "--replace")...)
+		require.NoFileExists(t, file)
+		require.NoDirExists(t, file)
+		require.Equal(t, 1, s.srv.RunningInstances(), "nothing was deleted that cannot be recorded")
+		require.Contains(t, s.must(exitLedger, "ls").stderr, "there is no ledger at")
+	}
 }

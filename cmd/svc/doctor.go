@@ -379,16 +379,14 @@ func (p place) tryMake(ctx context.Context) error {
 // create, its outcome, the accepted delete and the deletion. SQLite has its journal in at most two.
 const triedFiles = 4
 
-// tryWrite tries to write to a ledger that exists, and leaves nothing behind. It opens a database as a
-// command does that makes one, and writes files of the size of a large record, except for PostgreSQL.
+// tryWrite tries to write to a ledger that exists, and leaves nothing behind. It writes files of the size of a large
+// record, except for PostgreSQL.
 func (p place) tryWrite(ctx context.Context) error {
 	folder := p.name
 	if p.driver != "folder" {
-		_, stop, err := openPlace(ctx, p)
-		if err != nil {
+		if err := p.tryInsert(ctx); err != nil {
 			return err
 		}
-		stop()
 		folder = filepath.Dir(p.name) // SQLite writes its journal there
 	}
 	if p.driver == "postgres" {
@@ -406,6 +404,29 @@ func (p place) tryWrite(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// tryInsert tries to insert a record into a database that the ledger has already, so that nothing is inserted.
+func (p place) tryInsert(ctx context.Context) error {
+	store, stop, err := openPlace(ctx, p, ledger.MustExist())
+	if err != nil {
+		return err
+	}
+	defer stop()
+	records, err := store.List(ctx, "")
+	if len(records) > 0 {
+		if err = store.Append(ctx, records[0]); errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		return cmp.Or(err, errors.New("a record that it had is gone"))
+	}
+	if err == nil {
+		_, stop, err = openPlace(ctx, p) // would make a ledger, if this one is gone meanwhile: it was empty
+	}
+	if err == nil {
+		stop()
+	}
+	return err
 }
 
 // checkAccount checks whether the token is of the account that has created the open endpoints. A new

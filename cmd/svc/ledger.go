@@ -296,7 +296,10 @@ func (p place) open(ctx context.Context, create bool, opts []ledger.Option) (sto
 	if err != nil && !create { // to open a file that does not exist would make it
 		return nil, nil, err
 	}
-	const safe = "?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)"
+	safe := "?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)"
+	if !create { // a connection that is made later must not make the file anew
+		safe += "&mode=rw"
+	}
 	file := (&url.URL{Scheme: "file", OmitHost: true, Path: p.name}).String()
 	return openSQL(p, "sqlite", file+safe, func(db *sql.DB) (ledger.Store, error) { return sqlledger.SQLite(ctx, db, opts...) })
 }

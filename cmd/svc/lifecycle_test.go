@@ -328,3 +328,17 @@ func TestWaitThatEndsBeforeItsProof(t *testing.T) {
 	there := s.srv.AddEndpoint(svctest.Endpoint{Status: svctest.StatusInitializing, Instances: 1})
 	require.NotContains(t, s.must(exitTimeout, "wait", there, "--timeout", "1s").stderr, "did not find")
 }
+
+// TestDeleteInAnotherSpelling: an ID in another case finds the entry, so it deletes its endpoint, as get and scale find it.
+func TestDeleteInAnotherSpelling(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.must(exitOK, "get", "SVC-1")
+	e := s.must(exitOK, "delete", "SVC-1", "svc-1", "-o", "json")
+	endpoints := e.doc(t)["endpoints"].([]any)
+	require.Len(t, endpoints, 1)
+	require.Equal(t, "svc-1", endpoints[0].(map[string]any)["service_id"])
+	require.Zero(t, s.srv.RunningInstances())
+	require.Empty(t, s.open())
+}

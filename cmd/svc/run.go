@@ -87,7 +87,7 @@ func (t *tool) runCommand() *command {
 			},
 			PreRunE: func(*cobra.Command, []string) error { return t.result.prepare() },
 		},
-		client: needsClient, ledger: makesLedger, stake: changes, endless: true, empty: emptyRun,
+		client: needsClient, ledger: makesLedger, stake: changes, limitsItself: true, empty: emptyRun,
 		left:    t.stillRuns,
 		refuses: map[string]string{"output": "standard output belongs to CMD"},
 	}
@@ -100,24 +100,24 @@ func (t *tool) runCommand() *command {
 			t.note(func(f *facts) { f.Running = false })
 			return nil, err
 		}
-		d, err := t.deployment(ctx, &s)
+		limited, cancel := context.WithTimeout(ctx, t.flags.timeout) // for the deployment: CMD has no time limit
+		defer cancel()
+		d, err := t.deployment(limited, &s)
 		if err != nil {
 			return nil, err
 		}
 		d.announce = func(context.Context, string) error { return nil }
-		return nil, t.deployAndRun(ctx, d, cmd)
+		service, err := d.run(limited)
+		if err != nil && d.lost == nil {
+			return nil, err
+		}
+		return nil, t.runAndDelete(ctx, d, service, cmd)
 	}
 	return c
 }
 
-// deployAndRun deploys the endpoint, runs cmd and deletes the endpoint.
-func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) error {
-	limited, cancel := context.WithTimeout(ctx, t.flags.timeout)
-	defer cancel()
-	service, err := d.run(limited)
-	if err != nil && d.lost == nil {
-		return err
-	}
+// runAndDelete runs cmd and deletes the endpoint.
+func (t *tool) runAndDelete(ctx context.Context, d *deployment, service *svc.InferenceService, cmd *exec.Cmd) (err error) {
 	entry := t.entryNow(ctx) // now, so that the delete does not wait for the ledger
 	code := 0
 	if d.lost != nil {
@@ -133,13 +133,13 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 			return failed
 		}
 	}
-	lost := isA[lostError](err)
-	t.note(func(f *facts) { f.Running, f.Deleted, f.GivenBack = false, true, !lost })
-	if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok {
+	started := !isA[lostError](err) && !isA[notStartedError](err)
+	t.note(func(f *facts) { f.Running, f.Deleted, f.GivenBack = false, true, started })
+	if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok && started {
 		number, _ := i.signal.(syscall.Signal)
 		return coded{fmt.Errorf("%w; %s is deleted", i, service.ServiceID), 128 + int(number)}
 	}
-	if err != nil && !lost {
+	if err != nil && started {
 		err = coded{err, exitFailed}
 	}
 	if err != nil {
@@ -163,19 +163,28 @@ func (e lostError) Error() string {
 
 func (e lostError) Unwrap() error { return e.error }
 
+// notStartedError is returned if something came between the deployment and the start of CMD, such as a signal.
+type notStartedError struct{ error }
+
+func (e notStartedError) Error() string { return e.error.Error() + " before CMD was started" }
+
+func (e notStartedError) Unwrap() error { return e.error }
+
 // runProgram runs cmd and returns its exit code.
 func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.InferenceService) (int, error) {
 	url, _ := t.client.InferenceServices.URL(service.ServiceID)
-	token, err := readToken(t.flags.tokenFile)(ctx)
+	reading, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	token, err := readToken(t.flags.tokenFile)(reading)
 	if err != nil {
-		return 0, err
+		return 0, notStartedError{err}
 	}
 	cmd.Env = append(os.Environ(), "SVC_SERVICE_ID="+service.ServiceID, "SVC_SERVICE_URL="+url, "SVC_API_TOKEN="+token)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	p := newProgram(cmd)
 	t.talk.flush(2 * time.Second)
 	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
+		return 0, notStartedError{context.Cause(ctx)}
 	}
 	if !t.mayStart() {
 		return 0, t.givenUp()

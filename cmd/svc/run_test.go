@@ -1,9 +1,11 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -358,4 +360,54 @@ func TestQuitOfRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTimeoutOfRunIsNotForCMD: CMD may take longer than the deployment.
+func TestTimeoutOfRunIsNotForCMD(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	e := s.must(exitOK, "run", "--name", "demo", "--image", "i", "--timeout", "3s", "--", "sh", "-c", "sleep 15; echo done") // 3 s, and 10 s to kill it
+	require.Equal(t, "done\n", e.stdout)
+	require.Zero(t, s.srv.RunningInstances())
+}
+
+// TestSignalBeforeTheStartOfCMD: after a signal between the deployment and the start of CMD, CMD is not started, and the
+// result says so.
+func TestSignalBeforeTheStartOfCMD(t *testing.T) {
+	t.Parallel()
+	read := make(chan struct{}, 9)
+	s := newSession(t, svctest.WithRequestHook(func(r svctest.Request) {
+		if r.Method == http.MethodGet && r.Route == svctest.RouteEndpoint {
+			read <- struct{}{}
+		}
+	}))
+	file := filepath.Join(s.env["HOME"], "ledger.db")
+	s.env["SVC_LEDGER"] = "sqlite:" + file
+	s.must(exitOK, "ledger", "init")
+	db, err := sql.Open("sqlite", file)
+	require.NoError(t, err)
+	defer db.Close()
+	s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: time.Second})
+	b := s.background("run", "--name", "demo", "--image", "i", "--result", "r.json", "--", "echo", "started")
+	<-read
+	lock, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer lock.Close()
+	_, err = lock.ExecContext(t.Context(), "BEGIN EXCLUSIVE") // so that the program waits for its entry, once the endpoint is available
+	require.NoError(t, err)
+	b.until("svc-1 is available")
+	time.Sleep(300 * time.Millisecond)
+	b.signal(syscall.SIGTERM)
+	time.Sleep(300 * time.Millisecond)
+	_, err = lock.ExecContext(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	e := b.end()
+	require.Equal(t, exitDeleted, e.code, e.stderr)
+	require.Empty(t, e.stdout)
+	text, err := os.ReadFile(filepath.Join(s.env["HOME"], "r.json"))
+	require.NoError(t, err)
+	var doc map[string]any
+	require.NoError(t, json.Unmarshal(text, &doc))
+	require.Equal(t, []any{float64(exitDeleted), nil, false}, []any{doc["svc_exit_code"], doc["command_exit_code"], doc["may_be_running"]}, e.stderr)
+	require.Zero(t, s.srv.RunningInstances())
 }

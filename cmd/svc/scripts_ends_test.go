@@ -39,7 +39,7 @@ moment() {
 moment() {
 	echo x >>"$HOME/moments"
 	[ $(wc -l <"$HOME/moments") = "$AT" ] || return 0
-	case $EVENT in [0-9]*) exit "$EVENT" ;; *) kill "-$EVENT" 0 ;; esac
+	case $EVENT:${code-} in 1:0) ;; [0-9]*) exit "$EVENT" ;; *) kill "-$EVENT" 0 ;; esac # svc never ends with 1 if it has done its work
 }
 command=$1 line=$* key='' image='' id=''
 while [ $# != 0 ]; do

@@ -199,16 +199,20 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 	t.mu.Lock()
 	t.current = c // with what the command line says: from now on the program may be stopped at any moment
 	t.mu.Unlock()
+	limited := ctx
 	if !c.endless || c.Flags().Changed("timeout") {
-		limited, cancel := context.WithTimeout(ctx, t.flags.timeout)
+		l, cancel := context.WithTimeout(ctx, t.flags.timeout)
 		defer cancel()
-		ctx = limited
+		limited = l
 	}
-	stop, err := t.connect(ctx, c)
+	stop, err := t.connect(limited, c)
 	if err != nil {
 		return err
 	}
 	defer stop()
+	if !c.limitsItself {
+		ctx = limited
+	}
 	t.wait.OnPoll = t.polled
 	defer t.talk.endLine()
 	v, err := c.run(ctx, args)
