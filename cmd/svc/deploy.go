@@ -574,18 +574,24 @@ func (t *tool) endCreate() (known bool) {
 	}
 	ctx, cancel := briefly(t.ctx)
 	defer cancel()
-	_ = journal.Change(ctx, "append unknown", ledger.Entry{Key: f.Entry, Intent: f.Intent}, func(now ledger.Entry) (r ledger.Record, err error) {
-		known = now.State == ledger.Created || now.State == ledger.Refused
-		switch now.State {
-		case ledger.Intended:
-			r.Event = ledger.Unknown
-		case ledger.Created:
-			t.note(func(f *facts) { f.ID, f.Created, f.Running = now.ServiceID, true, true })
-		case ledger.Refused:
-			t.note(func(f *facts) { f.Pending = false })
+	for range 2 { // the second time for the outcome that the command has recorded at the same moment: that it has sent nothing
+		_ = journal.Change(ctx, "append unknown", ledger.Entry{Key: f.Entry, Intent: f.Intent}, func(now ledger.Entry) (r ledger.Record, err error) {
+			known = now.State == ledger.Created || now.State == ledger.Refused
+			switch now.State {
+			case ledger.Intended:
+				r.Event = ledger.Unknown
+			case ledger.Created:
+				t.note(func(f *facts) { f.ID, f.Created, f.Running = now.ServiceID, true, true })
+			case ledger.Refused:
+				t.note(func(f *facts) { f.Pending = false })
+			}
+			return r, nil
+		})
+		if known {
+			break
 		}
-		return r, nil
-	})
+		time.Sleep(100 * time.Millisecond)
+	}
 	return known
 }
 

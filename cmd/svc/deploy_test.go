@@ -236,6 +236,7 @@ func TestDeployFileThatIsRefused(t *testing.T) {
 		{`{"name":"demo"} {"name":"other"}`, "more than one document"},
 		{"", ": it is empty"}, {"# nothing\n", ": it is empty"}, {"null", ": it is empty"},
 		{"- name: demo\n", "must hold the fields"}, {"demo\n", "must hold the fields"}, {good + "name: other\n", "each of them once"},
+		{good + "NAME: other\n", "each of them once"}, {good + "resource_metadata: {target_instance_number: 2, Target_Instance_Number: 1}\n", "each of them once"},
 		{good + "gpu_num: 2\n", `unknown field "gpu_num"`},
 		{"name: demo\ndeploy_metadata: {image_url: x, gpus: 2}\n", `unknown field "gpus"`},
 		{"name: 7\ndeploy_metadata: {image_url: x}\n", "name must be a string (in quotes), not number"},

@@ -52,7 +52,7 @@ func oneDocument(text []byte) ([]byte, error) {
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && fields == nil:
 		return nil, errors.New("it is empty")
-	case isA[*yaml.TypeError](err):
+	case isA[*yaml.TypeError](err), err == nil && hasTwice(fields):
 		return nil, errors.New("it must hold the fields of a create request, each of them once")
 	case err != nil:
 		return nil, err
@@ -65,6 +65,19 @@ func oneDocument(text []byte) ([]byte, error) {
 		return nil, errors.New("it has a field name or value that JSON does not have, such as 1: or .nan")
 	}
 	return text, nil
+}
+
+// hasTwice reports whether two fields have names that differ in their case alone: the decoder would take one of them.
+func hasTwice(fields map[string]any) bool {
+	seen := map[string]bool{}
+	for name, value := range fields {
+		more, _ := value.(map[string]any)
+		if seen[strings.ToLower(name)] || hasTwice(more) {
+			return true
+		}
+		seen[strings.ToLower(name)] = true
+	}
+	return false
 }
 
 // wrongType returns the error of a field with a value of the wrong type.
