@@ -80,7 +80,9 @@ func newStory(t *testing.T, seed uint64) *story {
 	if rnd.IntN(5) == 0 {
 		opts = append(opts, svctest.WithStatusPath("initializing", "unavailable"))
 	}
-	return &story{session: newSession(t, opts...), rnd: rnd, seed: seed}
+	s := &story{session: newSession(t, opts...), rnd: rnd, seed: seed}
+	delete(s.env, "GOMAXPROCS")
+	return s
 }
 
 func pick[T any](rnd *rand.Rand, from ...T) T { return from[rnd.IntN(len(from))] }

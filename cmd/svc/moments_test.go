@@ -79,6 +79,7 @@ func inRounds(t *testing.T, atOnce int, stream uint64, rounds int, goesOn func()
 			for n := next.Add(1) - 1; n < *seed+uint64(rounds) && goesOn(); n = next.Add(1) - 1 {
 				rnd := rand.New(rand.NewPCG(n, stream))
 				s := &story{rnd: rnd, seed: n, session: newSession(t, svctest.WithDeployTime(pick(rnd, 0, 0, 300*time.Millisecond)), svctest.WithDeleteTime(pick(rnd, 0, time.Second)))}
+				delete(s.env, "GOMAXPROCS")
 				end, wrong := play(s)
 				mu.Lock()
 				ends[end]++

@@ -199,6 +199,7 @@ func (s *story) judgeOne(e, other ended) string {
 func TestExtendIsTooLateForASweepThatDeletes(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
+	delete(s.env, "GOMAXPROCS")
 	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...)
 	time.Sleep(2100 * time.Millisecond)                                                      // the clock of the service has whole seconds
 	s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Delay: time.Hour, Times: -1}) // also of the next attempts

@@ -73,9 +73,7 @@ func (s *session) running() (images []string) {
 // scriptSession has a service that cannot pull the image bad:1, and whose endpoints serve a model.
 func scriptSession(t *testing.T, opts ...svctest.Option) *session {
 	t.Helper()
-	s := newSession(t, append(opts, svctest.WithImagePullError("bad:1"), svctest.WithChat(""))...)
-	s.env["GOMAXPROCS"] = "1" // each start of svc takes a fifth less processor time, and a script starts it often
-	return s
+	return newSession(t, append(opts, svctest.WithImagePullError("bad:1"), svctest.WithChat(""))...)
 }
 
 func TestRolloutScript(t *testing.T) {

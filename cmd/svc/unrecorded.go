@@ -33,7 +33,7 @@ func (t *tool) unrecorded(id string, event ledger.Event, err error) {
 	case ledger.Deleted:
 		t.talk.warn("the ledger cannot record that %s is deleted, so %s stays open: %s. When it can: %s", shown, entry, why, t.cmd("delete %s --missing-ok", shown))
 	case ledger.Scaled:
-		t.talk.warn("the ledger cannot record that %s has %s, so %s may keep the number from before: %s. When it can: %s", shown, count(f.Target), entry, why, t.cmd("scale %s %d", shown, f.Target))
+		t.talk.warn("the ledger cannot record that %s has %s, so %s keeps the number from before: %s. When it can: %s", shown, count(f.Target), entry, why, t.cmd("scale %s %d", shown, f.Target))
 	default:
 		t.talk.warn("the ledger cannot record that the service has accepted the delete of %s, so no sweep goes on with %s if this program is killed: %s. Then: %s", shown, entry, why, t.cmd("delete %s --missing-ok", shown))
 	}
