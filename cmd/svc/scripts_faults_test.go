@@ -112,6 +112,9 @@ func TestRolloutGoesOnAfterAKill(t *testing.T) {
 			if tt.images != nil && !slices.Contains(tt.images, image) {
 				continue
 			}
+			if !sampled() {
+				continue
+			}
 			t.Run(name+" "+image, func(t *testing.T) {
 				t.Parallel()
 				s := scriptSession(t, tt.opts...)
@@ -363,6 +366,9 @@ func TestScriptsAfterASignalToOneProgram(t *testing.T) {
 		{bluegreen, "delete", "TERM", 20, []string{"app:1", "app:2"}, []string{"app:2"}},
 		{bluegreen, "delete", "STOP CONT", 0, []string{"app:2"}, []string{"app:2"}},
 	} {
+		if !sampled() {
+			continue
+		}
 		t.Run(strings.Join([]string{tt.line[0], tt.step, tt.signals}, " "), func(t *testing.T) {
 			t.Parallel()
 			s := scriptSession(t, svctest.WithDeployTime(2*time.Second), svctest.WithDeleteTime(4*time.Second))

