@@ -87,11 +87,10 @@ func (t *tool) checkPath() string {
 	return fmt.Sprintf("Check the path of the address: %s (SVC_BASE_URL or --base-url).", t.address)
 }
 
-// noRoute reports whether the service responded "not found" to a request without an ID. The storage behind a link is not the
-// service.
+// noRoute reports whether the service responded "not found" to a request without an ID.
 func noRoute(err error) bool {
 	refused, ok := errors.AsType[*svc.Error](err)
-	return ok && refused.ID == "" && strings.HasPrefix(refused.Route, "/") && isNotFound(refused)
+	return ok && refused.ID == "" && !ofStorage(refused) && isNotFound(refused)
 }
 
 // reasons returns what may be the reason of an error, whatever the exit code, one line each.

@@ -167,7 +167,7 @@ func checkValues(cmd *cobra.Command, args []string) error {
 	if err := checkFlags(cmd.Flags()); err != nil || strings.Contains(cmd.Use, "CMD") {
 		return err
 	}
-	names := strings.Fields(cmd.Use) // after the name of the command
+	names := strings.Fields(cmd.Use) // the first one is that of the command
 	for i, arg := range args {
 		name := names[min(i+1, len(names)-1)]
 		flag, ok := flagOf[name]

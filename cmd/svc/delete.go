@@ -117,14 +117,14 @@ that its deletion settles the entry.`,
 
 // deleteAll deletes endpoints, several at a time.
 func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (view, error) {
-	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	t.note(func(f *facts) { f.ID = strings.Join(ids, " ") })
 	t.talk.setDeleting(true)
 	entries := t.recorded(ctx, ids)
+	ids = slices.Clone(ids)
 	for i, id := range ids { // as the service spells it: another case finds the entry, and not the endpoint
 		ids[i] = cmp.Or(entries[strings.ToLower(id)].ServiceID, id)
 	}
-	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	t.note(func(f *facts) { f.ID = strings.Join(ids, " ") })
 	v := &deleteView{Endpoints: make([]deletion, len(ids))}
 	for i, id := range ids {

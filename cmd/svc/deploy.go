@@ -560,7 +560,7 @@ func (t *tool) isUnrecorded(ctx context.Context, err error) bool {
 	}
 	entries := t.entriesBriefly(context.WithoutCancel(ctx))
 	i := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Intent == failed.Intent })
-	return i < 0 || slices.Contains([]ledger.State{ledger.Intended, ledger.Unknown}, entries[i].State)
+	return i < 0 || entries[i].Open() && entries[i].State != ledger.Created
 }
 
 // endCreate records that the outcome of a create is not known, for a program that ends at once: nobody will record
@@ -574,7 +574,7 @@ func (t *tool) endCreate() (known bool) {
 	}
 	ctx, cancel := briefly(t.ctx)
 	defer cancel()
-	for range 2 { // the second time for the outcome that the command has recorded at the same moment: that it has sent nothing
+	look := func() {
 		_ = journal.Change(ctx, "append unknown", ledger.Entry{Key: f.Entry, Intent: f.Intent}, func(now ledger.Entry) (r ledger.Record, err error) {
 			known = now.State == ledger.Created || now.State == ledger.Refused
 			switch now.State {
@@ -587,10 +587,10 @@ func (t *tool) endCreate() (known bool) {
 			}
 			return r, nil
 		})
-		if known {
-			break
-		}
+	}
+	if look(); !known { // the command may record at the same moment that it has sent nothing
 		time.Sleep(100 * time.Millisecond)
+		look()
 	}
 	return known
 }

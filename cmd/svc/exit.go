@@ -138,8 +138,11 @@ var kinds = []kind{
 // isLinkRefused reports whether the storage has refused a presigned link. The token is not sent to it.
 func isLinkRefused(err error) bool {
 	refused, ok := errors.AsType[*svc.Error](err)
-	return ok && !strings.HasPrefix(refused.Route, "/v1/") && (errors.Is(err, svc.ErrUnauthorized) || errors.Is(err, svc.ErrForbidden))
+	return ok && ofStorage(refused) && (errors.Is(err, svc.ErrUnauthorized) || errors.Is(err, svc.ErrForbidden))
 }
+
+// ofStorage reports whether a response is of the storage behind a link, and not of the service.
+func ofStorage(refused *svc.Error) bool { return !strings.HasPrefix(refused.Route, "/") }
 
 // isBadLink reports whether a link is not valid. All links are from the service: no command takes one.
 func isBadLink(err error) bool {

@@ -70,7 +70,7 @@ func (t *tool) filesGroup() *cobra.Command {
 				switch {
 				case !ok || !isNotFound(err) || noRoute(err):
 					return nil
-				case !strings.HasPrefix(refused.Route, "/"):
+				case ofStorage(refused):
 					return []string{"The service has the record, and its storage has no contents: nothing was uploaded, or they are deleted."}
 				}
 				return []string{"Check the ID: the service has no such file, or nothing was uploaded for it. " + t.checkPath()}
