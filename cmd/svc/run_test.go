@@ -1,12 +1,12 @@
 package main
 
 import (
-	"database/sql"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -371,43 +371,37 @@ func TestTimeoutOfRunIsNotForCMD(t *testing.T) {
 	require.Zero(t, s.srv.RunningInstances())
 }
 
-// TestSignalBeforeTheStartOfCMD: after a signal between the deployment and the start of CMD, CMD is not started, and the
-// result says so.
+// TestSignalBeforeTheStartOfCMD: after a signal between the deployment and the start of CMD, CMD is not started, the endpoint
+// is deleted, and the result says that nothing was given back to CMD.
 func TestSignalBeforeTheStartOfCMD(t *testing.T) {
 	t.Parallel()
-	read := make(chan struct{}, 9)
-	s := newSession(t, svctest.WithRequestHook(func(r svctest.Request) {
-		if r.Method == http.MethodGet && r.Route == svctest.RouteEndpoint {
-			read <- struct{}{}
-		}
-	}))
-	file := filepath.Join(s.env["HOME"], "ledger.db")
-	s.env["SVC_LEDGER"] = "sqlite:" + file
-	s.must(exitOK, "ledger", "init")
-	db, err := sql.Open("sqlite", file)
+	s := newSession(t)
+	id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+	token, started := filepath.Join(s.env["HOME"], "token"), filepath.Join(s.env["HOME"], "started")
+	require.NoError(t, os.WriteFile(token, []byte(s.env["SVC_API_TOKEN"]), 0o600))
+	stderr, err := os.Create(filepath.Join(s.env["HOME"], "stderr"))
 	require.NoError(t, err)
-	defer db.Close()
-	s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: time.Second})
-	b := s.background("run", "--name", "demo", "--image", "i", "--result", "r.json", "--", "echo", "started")
-	<-read
-	lock, err := db.Conn(t.Context())
+	defer stderr.Close()
+	tool := newTool(nil, stderr, stderr, signals{ctx: t.Context()})
+	tool.client, tool.flags.tokenFile = s.srv.Client(), token
+	tool.note(func(f *facts) { f.ID, f.Created, f.Running = id, true, true })
+	tool.result.name = filepath.Join(s.env["HOME"], "r.json")
+	service, err := tool.client.InferenceServices.Get(t.Context(), id)
 	require.NoError(t, err)
-	defer lock.Close()
-	_, err = lock.ExecContext(t.Context(), "BEGIN EXCLUSIVE") // so that the program waits for its entry, once the endpoint is available
-	require.NoError(t, err)
-	b.until("svc-1 is available")
-	time.Sleep(300 * time.Millisecond)
-	b.signal(syscall.SIGTERM)
-	time.Sleep(300 * time.Millisecond)
-	_, err = lock.ExecContext(t.Context(), "ROLLBACK")
-	require.NoError(t, err)
-	e := b.end()
-	require.Equal(t, exitDeleted, e.code, e.stderr)
-	require.Empty(t, e.stdout)
-	text, err := os.ReadFile(filepath.Join(s.env["HOME"], "r.json"))
+
+	ctx, signal := context.WithCancelCause(t.Context())
+	signal(interruption{syscall.SIGTERM})
+	err = tool.runAndDelete(ctx, &deployment{tool: tool}, service, exec.CommandContext(t.Context(), "touch", started))
+	require.EqualError(t, err, "interrupted by SIGTERM before CMD was started")
+	require.NoFileExists(t, started)
+	require.Zero(t, s.srv.RunningInstances())
+
+	code := exitCode(err, changes, tool.facts())
+	require.Equal(t, exitDeleted, code)
+	require.NoError(t, tool.saveResult(err, code, &command{empty: emptyRun}, tool.facts()))
+	text, err := os.ReadFile(tool.result.name)
 	require.NoError(t, err)
 	var doc map[string]any
 	require.NoError(t, json.Unmarshal(text, &doc))
-	require.Equal(t, []any{float64(exitDeleted), nil, false}, []any{doc["svc_exit_code"], doc["command_exit_code"], doc["may_be_running"]}, e.stderr)
-	require.Zero(t, s.srv.RunningInstances())
+	require.Equal(t, []any{float64(exitDeleted), nil, false}, []any{doc["svc_exit_code"], doc["command_exit_code"], doc["may_be_running"]})
 }
