@@ -149,8 +149,9 @@ func (d *dir) names(key string) (names []name, err error) {
 	}
 	defer folder.Close()
 	files, err := folder.Readdirnames(-1)
+	prefix := strings.TrimPrefix(key+"@", "@") // empty for all keys
 	for _, file := range files {
-		if key != "" && !strings.HasPrefix(file, key+"@") {
+		if !strings.HasPrefix(file, prefix) {
 			continue
 		}
 		if m := fileName().FindStringSubmatch(file); m != nil {

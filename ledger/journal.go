@@ -72,12 +72,11 @@ func (j *Journal) Entry(ctx context.Context, op string, e Entry) (now Entry, las
 	if err != nil {
 		return e, 0, err
 	}
-	for _, now := range entries {
-		if now.Intent == e.Intent {
-			return now, last, nil
-		}
+	i := slices.IndexFunc(entries, func(of Entry) bool { return of.Intent == e.Intent })
+	if i < 0 {
+		return e, 0, j.fail(op, e, errors.New("no such entry"))
 	}
-	return e, 0, j.fail(op, e, errors.New("no such entry"))
+	return entries[i], last, nil
 }
 
 // Owner finds the entry in the state Created that has the ID of an endpoint; or nil if there is
@@ -158,6 +157,11 @@ func (j *Journal) Settle(ctx context.Context, r Record, tries int) error {
 		j.keys.Store(id, r.Key)
 	} else if r.Event == Created {
 		j.behind.Store(id, r)
+	}
+	if err == nil { // the record of the intent may be in another ledger, which was replaced by this one since then
+		if _, _, err = j.Read(ctx, r.Key); !ofOneKey(err) {
+			return nil
+		}
 	}
 	return j.fail("append "+string(r.Event), Entry{Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID}, err)
 }

@@ -21,7 +21,7 @@ var randomKey = lazy.Regexp(`^[a-z2-7]{26}$`)
 func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 	records, err := bounded(ctx, func(ctx context.Context) ([]Record, error) { return j.store.List(ctx, "") })
 	errs := []error{err}
-	for len(records) > 0 {
+	for len(records) > 0 && ctx.Err() == nil {
 		n := 1
 		for n < len(records) && records[n].Key == records[0].Key {
 			n++
@@ -29,12 +29,9 @@ func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 		if ended(records[:n], before) {
 			errs = append(errs, j.prune(ctx, records[n-1]))
 		}
-		if records = records[n:]; ctx.Err() != nil {
-			errs = append(errs, cause.Of(ctx))
-			break
-		}
+		records = records[n:]
 	}
-	return j.fail("prune", Entry{}, cause.Join(errs...))
+	return j.fail("prune", Entry{}, cause.Join(append(errs, cause.Of(ctx))...))
 }
 
 // ended reports whether all entries of a key have ended, and the last record is older than before.

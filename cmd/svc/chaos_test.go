@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -138,7 +139,7 @@ var anotherTarget = regexp.MustCompile(`^(svc-\d+|[a-z2-7]{26})$`)
 // heed notes one of the commands that a command has advised, for the next act.
 func (s *story) heed(e ended, m moment) {
 	lines := slices.DeleteFunc(e.commands(), unheeded.MatchString)
-	if len(lines) == 0 || s.rnd.IntN(2) == 0 {
+	if _, err := os.Stat(e.ledger); err != nil || len(lines) == 0 || s.rnd.IntN(2) == 0 { // an interrupted command may not know that there is no ledger
 		return
 	}
 	words := strings.Fields(pick(s.rnd, lines...))

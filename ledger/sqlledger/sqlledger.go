@@ -144,10 +144,15 @@ func (t *table) Append(ctx context.Context, r ledger.Record) error {
 	if err = cmp.Or(err, t.sameFile()); err == nil {
 		err = t.insert(ctx, r, string(text))
 	}
+	return failed("writing "+place(r.Key, r.Seq), err)
+}
+
+// failed adds to an error, which may be nil, what could not be done.
+func failed(doing string, err error) error {
 	if err != nil {
-		return fmt.Errorf("sqlledger: writing %s: %w", place(r.Key, r.Seq), err)
+		err = fmt.Errorf("sqlledger: %s: %w", doing, err)
 	}
-	return nil
+	return err
 }
 
 // sameFile returns an error if the file of the database was replaced or removed, since other
@@ -216,10 +221,7 @@ func (t *table) query(ctx context.Context, query string, args []any, f func(*sql
 		}
 		err = rows.Err()
 	}
-	if err != nil {
-		return fmt.Errorf("sqlledger: reading the records: %w", err)
-	}
-	return nil
+	return failed("reading the records", err)
 }
 
 func scan(rows *sql.Rows) (ledger.Record, error) {
@@ -253,8 +255,5 @@ func (t *table) Find(ctx context.Context, id string) (keys []string, err error) 
 
 func (t *table) Prune(ctx context.Context, key string, upTo int64) error {
 	_, err := t.db.ExecContext(ctx, `DELETE FROM svc_ledger WHERE "key" = $1 AND seq <= $2`, key, upTo)
-	if err != nil {
-		return fmt.Errorf("sqlledger: removing records: %w", err)
-	}
-	return nil
+	return failed("removing records", err)
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -520,4 +522,36 @@ type echoing struct{ ledger.Store }
 
 func (e *echoing) Append(ctx context.Context, r ledger.Record) error {
 	return cmp.Or(e.Store.Append(ctx, r), fs.ErrExist)
+}
+
+// A ledger that is replaced by another one during a create gets the outcome of a create that it does not have. The caller
+// must learn this: the ledger with the intent shows no ID, and the other one has no valid entry.
+func TestLedgerIsReplacedDuringACreate(t *testing.T) {
+	for name, fault := range map[string]*svctest.Fault{"created": nil, "unknown": new(svctest.DropAfterEffect()), "refused": {Status: 422}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				path := filepath.Join(w.TempDir(), "ledger")
+				store, err := ledger.Dir(path)
+				require.NoError(w, err)
+				w.store = store
+				if fault != nil {
+					w.srv.Fault("POST", svctest.RouteEndpoints, *fault)
+				}
+				_, err = w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+					if r.Method == http.MethodPost {
+						require.NoError(w, os.Rename(path, path+".old"))
+						_, err := ledger.Dir(path)
+						require.NoError(w, err)
+					}
+					return next.RoundTrip(r)
+				})).InferenceServices.Create(w.Context(), request("n"))
+				require.Error(w, err)
+				require.ErrorContains(w, err, "record 1 is missing")
+				failed, wrong := errors.AsType[*ledger.Error](err)
+				require.True(w, wrong)
+				require.Equal(w, fault != nil, failed.ServiceID == "", "the ID of the endpoint that runs")
+				require.Equal(w, name == "unknown", errors.Is(err, svc.ErrOutcomeUnknown))
+			})
+		})
+	}
 }
