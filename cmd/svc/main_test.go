@@ -125,14 +125,11 @@ func contradiction(doc map[string]any) string {
 // deletionKnown matches an error that says that the ledger has the deletion of the endpoint.
 var deletionKnown = regexp.MustCompile(`the ledger has its deletion`)
 
-// unread is what svc says if SIGQUIT came before it had read its command line.
-const unread = "\nWhat the command is about may be running and billed. To see what the ledger has: svc"
-
 // unsaid returns the field of a document that is empty although the request or the ledger has its value, or "". A command
-// line that is not valid, or was not read, is no request.
+// line that is not valid is no request, nor is one that was not read before the command was given up.
 func (e ended) unsaid(doc map[string]any) string {
 	status, ofOne := doc["status"]
-	if _, has := doc["flavor_id"]; !has || !ofOne || e.code == exitUsage || strings.Contains(e.stderr, unread) {
+	if _, has := doc["flavor_id"]; !has || !ofOne || e.code == exitUsage || doc["error"] == "interrupted by SIGQUIT" && doc["key"] == "" && doc["request"] == nil {
 		return ""
 	}
 	want := map[string]any{}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc/svctest"
@@ -303,9 +304,13 @@ func TestEndedBeforeTheCommandLineIsRead(t *testing.T) {
 			require.NoError(t, err)
 			out[i] = f
 		}
-		tool := newTool(nil, out[0], out[1], signals{ctx: t.Context()})
-		code := tool.report(interruption{syscall.SIGQUIT}, append(strings.Fields(line), "-o", "json"))
-		tool.talk.flush(time.Second)
+		quit := make(chan struct{})
+		close(quit)
+		tool := newTool(nil, out[0], out[1], signals{t.Context(), quit})
+		for _, c := range tool.all {
+			c.PreRun = func(*cobra.Command, []string) { select {} }
+		}
+		code := tool.main(append(strings.Fields(line), "-o", "json"))
 		stdout, err := os.ReadFile(out[0].Name())
 		require.NoError(t, err)
 		stderr, err := os.ReadFile(out[1].Name())
@@ -315,5 +320,18 @@ func TestEndedBeforeTheCommandLineIsRead(t *testing.T) {
 		require.NoError(t, json.Unmarshal(stdout, &doc))
 		require.Equal(t, want.running, doc["may_be_running"], line)
 		require.Equal(t, want.code == exitRunning, strings.Contains(string(stderr), "may be running and billed. To see what the ledger has: svc ls"), line)
+	}
+}
+
+// TestEndedWhileTheCommandLineIsRead: reading it changes the commands and their flags, in another goroutine.
+func TestEndedWhileTheCommandLineIsRead(t *testing.T) {
+	t.Parallel()
+	quit := make(chan struct{})
+	close(quit)
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	for range 300 {
+		code := newTool(nil, null, null, signals{t.Context(), quit}).main([]string{"get", "svc-1", "--base-url", "-"})
+		require.Contains(t, []int{exitInterrupted, exitUsage}, code)
 	}
 }

@@ -19,6 +19,7 @@ import (
 type tool struct {
 	stdin  io.Reader
 	stdout *output
+	stderr *os.File
 	talk   *talk
 	ctx    context.Context // ends at the first signal
 	giveUp <-chan struct{} // is closed at a second signal: the program ends at once
@@ -92,7 +93,7 @@ type facts struct {
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
-	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, endpoints: map[string]*endpoint{}, told: map[string]bool{}}
+	t := &tool{stdin: stdin, stdout: &output{file: stdout}, stderr: stderr, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, endpoints: map[string]*endpoint{}, told: map[string]bool{}}
 	t.deletedAt.Store(new(time.Time))
 	t.root = t.rootCommand()
 	return t
@@ -122,8 +123,8 @@ func (t *tool) first(text string) (is bool) {
 // main runs the program and returns its exit code. After a second signal it does not wait for
 // the command to end.
 func (t *tool) main(args []string) int {
-	done := make(chan error, 1)
-	go func() { done <- t.execute(args) }()
+	done, running := make(chan error, 1), t
+	go func() { done <- running.execute(args) }()
 	var err error
 	select {
 	case err = <-done:
@@ -131,8 +132,11 @@ func (t *tool) main(args []string) int {
 		select {
 		case err = <-done: // the command ended at the same moment
 		default:
-			err = t.givenUp()
 			defer litter.clear()
+			if !t.begun() { // its commands and flags belong to the other goroutine, which reads the command line
+				t = newTool(t.stdin, t.stdout.file, t.stderr, signals{t.ctx, t.giveUp})
+			}
+			err = t.givenUp()
 			t.awaitProgram()
 			t.tellMarked(t.ctx, t.endpointsThat(func(e endpoint) bool { return e.marked })...)
 			if t.endCreate() {
@@ -143,6 +147,13 @@ func (t *tool) main(args []string) int {
 	code := t.report(err, args)
 	t.talk.flush(2 * time.Second)
 	return code
+}
+
+// begun reports whether the command line is read.
+func (t *tool) begun() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current != nil
 }
 
 // givesUp reports whether the program ends without waiting for its command.
