@@ -83,6 +83,8 @@ type command struct {
 	onRecord func(ledger.Record)
 	// listed returns the records that the command has to see in place of those of the ledger. If nil, it sees those.
 	listed func([]ledger.Record) []ledger.Record
+	// onBegin is called at the begin of each call to the service. If nil, nothing is.
+	onBegin func(svc.Call)
 	// onCall is called at the end of each call to the service. If nil, nothing is.
 	onCall func(svc.Call)
 	// left returns what may be running after a failure, and what to run next, one line each.

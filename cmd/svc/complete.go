@@ -74,7 +74,8 @@ func (t *tool) completeArgument(cmd *cobra.Command, arguments []string, n int) (
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	find, _ := t.argument(cmd, arguments[n])
-	return complete(cmd, find), cobra.ShellCompDirectiveNoFileComp
+	afterDashes := func(word string) bool { return strings.HasPrefix(word, "-") } // such a key is an argument only after --
+	return slices.DeleteFunc(complete(cmd, find), afterDashes), cobra.ShellCompDirectiveNoFileComp
 }
 
 // argument returns the words for an argument of a command. Some have no words.

@@ -42,6 +42,12 @@ func (t *tool) makeClient(ctx context.Context, c *command, store ledger.Store) e
 	if store != nil {
 		opts = append(opts, svc.WithLedger(store))
 	}
+	if c.onBegin != nil {
+		opts = append(opts, svc.WithCallContext(func(ctx context.Context, call svc.Call) context.Context {
+			c.onBegin(call)
+			return ctx
+		}))
+	}
 	if c.onCall != nil {
 		opts = append(opts, svc.WithCallHook(func(_ context.Context, call svc.Call) { c.onCall(call) }))
 	}

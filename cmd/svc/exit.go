@@ -221,6 +221,8 @@ func (t *tool) givenUp() error {
 	switch f := t.facts(); {
 	case f.Uploading != "":
 		return &svc.UploadError{Stage: svc.UploadStageRegister, FileName: f.Uploading, Err: &svc.OutcomeUnknownError{RequestInfo: svc.RequestInfo{Method: "POST", Route: "/v1/files"}, Err: cause}}
+	case f.UploadTo != "":
+		return &svc.UploadError{Stage: svc.UploadStagePut, FileID: f.UploadTo, Err: fmt.Errorf("given up: %w", cause)}
 	case f.Created || f.Resumed:
 		return fmt.Errorf("given up: %w", cause)
 	case f.Pending && (f.Intent != "" || t.place.driver == "none"): // without a recorded intent, nothing is sent

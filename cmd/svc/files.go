@@ -170,6 +170,11 @@ func (t *tool) uploadCommand() *command {
 	f.Var(&u.id, "id", "ID of a record that exists: replace its contents")
 	f.StringVar(&u.contentType, "content-type", "", "Content-Type of the contents; default: none is sent")
 	f.BoolVar(&u.allowEmpty, "allow-empty", false, "upload a file although it is empty")
+	c.onBegin = func(call svc.Call) {
+		if call.Method == http.MethodPut {
+			t.note(func(f *facts) { f.Uploading, f.UploadTo = "", call.ID })
+		}
+	}
 	c.advise = func(err error) []string { return t.uploadAdvice(err, u) }
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		u.path = args[0]
@@ -193,7 +198,9 @@ func (t *tool) uploadCommand() *command {
 
 func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 	v := &uploadView{Name: u.name, FileID: u.id.text}
-	t.note(func(*facts) { t.partial = func() view { return &uploadView{Name: u.name, FileID: u.id.text} } })
+	t.note(func(*facts) {
+		t.partial = func() view { return &uploadView{Name: u.name, FileID: cmp.Or(t.known.UploadTo, u.id.text)} }
+	})
 	body, stop, err := u.open(ctx, t.stdin)
 	if err != nil {
 		return v, err
@@ -210,7 +217,7 @@ func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 			FileName: u.name, Purpose: svc.FilePurpose(u.purpose), Body: body, UploadOptions: opts,
 		})
 	}
-	t.note(func(f *facts) { f.Uploading = "" })
+	t.note(func(f *facts) { f.Uploading, f.UploadTo = "", "" })
 	t.talk.endLine()
 	if failed, ok := errors.AsType[*svc.UploadError](err); ok && failed.FileID != "" {
 		v.FileID = failed.FileID

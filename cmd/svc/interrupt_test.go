@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -123,12 +124,12 @@ func TestInterrupted(t *testing.T) {
 				if signals[0] == syscall.SIGKILL {
 					require.Equal(t, -1, e.code)
 				} else {
-					code := tt.code
-					if signals[0] == syscall.SIGQUIT && tt.method == "PUT" && tt.code == exitInterrupted { // the ID of the new record is not known yet
-						code = exitFailed
-					}
-					require.Equal(t, code, e.code, "%v: %s", signals, e.stderr)
+					require.Equal(t, tt.code, e.code, "%v: %s", signals, e.stderr)
 					doc := e.doc(t)
+					if tt.route == svctest.RouteStorage && tt.method == "PUT" { // the record has an ID by then
+						require.Regexp(t, `^file-\d+$`, doc["file_id"], "%v", signals)
+						require.Contains(t, e.stderr, fmt.Sprintf("To upload to it again: svc files upload --id %s data.jsonl\n", doc["file_id"]), "%v", signals)
+					}
 					require.Equal(t, tt.may, doc["may_be_running"], "%v: %s", signals, e.stdout)
 					s.requireKnown(doc, tt.open)
 					require.NotContains(t, e.stderr, "was not changed", "%v: it has been sent", signals)

@@ -41,6 +41,10 @@ func TestJobs(t *testing.T) {
 	e = s.must(exitNotFound, "jobs", "get", "job-99")
 	require.Contains(t, e.stderr, "no such video job")
 	require.NotContains(t, e.stderr, "endpoint")
+	s.srv.Fault("GET", svctest.RouteImageJobs, svctest.Fault{Status: 404, Body: `{"message":"not found"}`})
+	e = s.must(exitNotFound, "jobs", "ls", "--kind", "image")
+	require.Contains(t, e.stderr, "does not find the list of image jobs")
+	require.NotContains(t, e.stderr, "Check the ID")
 	s.must(exitUsage, "jobs", "ls", "--kind", "sound")
 	s.must(exitUsage, "jobs", "ls", "--limit", "-1")
 }

@@ -74,7 +74,8 @@ type facts struct {
 	Unrecorded bool     // the ledger could not record the ID of the endpoint: the entry has none
 	Changed    bool     // a change of the number of instances may have taken effect
 	Changing   bool     // such a change was sent, and has no response yet
-	Uploading  string   // name of the file record that a request may have made; empty if there is none
+	Uploading  string   // name of the file record that a request may have made; empty if there is none, or its ID is known
+	UploadTo   string   // ID of the file record to which contents are sent; empty if none are
 	Unread     bool     // it is said that the ledger cannot be read, so that the entry of a deleted endpoint may stay open
 	Listed     bool     // the ledger has an open entry with its ID
 	Unwritten  bool     // the work is done, and standard output could not be written
