@@ -354,7 +354,8 @@ func TestAdviceNamesTheLedgerWithoutItsSecrets(t *testing.T) {
 // TestDoctorAdvisesTheSweepOfAnotherAddress: a sweep deletes nothing at an address that is not its own.
 func TestDoctorAdvisesTheSweepOfAnotherAddress(t *testing.T) {
 	t.Parallel()
-	s, here := newSession(t), svctest.NewServer()
+	s := newSession(t)
+	here := svctest.NewServer(svctest.WithToken(s.srv.Token()))
 	t.Cleanup(here.Close)
 	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...)
 	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds

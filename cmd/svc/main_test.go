@@ -226,7 +226,10 @@ func until(method string) (held svctest.Option, release func()) {
 func newSession(t *testing.T, opts ...svctest.Option) *session {
 	t.Helper()
 	takeSlot(t)
-	srv := svctest.NewServer(append([]svctest.Option{svctest.WithDeployTime(100 * time.Millisecond)}, opts...)...)
+	// A program of another test may still try the port of a service that has ended: its token is not valid here.
+	name, _, _ := strings.Cut(t.Name(), "/")
+	token := svctest.WithToken("token-of-" + name)
+	srv := svctest.NewServer(append([]svctest.Option{token, svctest.WithDeployTime(100 * time.Millisecond)}, opts...)...)
 	t.Cleanup(srv.Close)
 	home := t.TempDir()
 	return &session{t: t, srv: srv, env: map[string]string{

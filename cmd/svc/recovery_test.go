@@ -104,7 +104,7 @@ var situations = []situation{
 	}, exitOK, noneOpen},
 	{"8. The address is wrong", nil, func(s *session) {
 		s.chat(exitOK)
-		another := svctest.NewServer()
+		another := svctest.NewServer(svctest.WithToken(s.srv.Token()))
 		s.t.Cleanup(another.Close)
 		s.env["OLD_ADDRESS"], s.env["SVC_BASE_URL"] = s.env["SVC_BASE_URL"], another.URL()
 		require.Contains(s.t, s.must(exitOK, "ls").stdout, strings.TrimPrefix(s.env["OLD_ADDRESS"], "http://"))
