@@ -283,9 +283,9 @@ func TestFilesThatAreGivenUp(t *testing.T) {
 	require.Equal(t, []any{true, false}, []any{files[0].(map[string]any)["deleted"], files[1].(map[string]any)["deleted"]})
 }
 
-// TestEndedBeforeTheCommandLineIsRead: what may be running then is what the command line is about.
+// TestEndedBeforeTheCommandLineIsRead: what may be running then is what the command line is about. It is not parallel, since a
+// program that is given up removes the temporary files of its process.
 func TestEndedBeforeTheCommandLineIsRead(t *testing.T) {
-	t.Parallel()
 	for line, want := range map[string]struct {
 		code    int
 		running bool
@@ -325,7 +325,6 @@ func TestEndedBeforeTheCommandLineIsRead(t *testing.T) {
 
 // TestEndedWhileTheCommandLineIsRead: reading it changes the commands and their flags, in another goroutine.
 func TestEndedWhileTheCommandLineIsRead(t *testing.T) {
-	t.Parallel()
 	quit := make(chan struct{})
 	close(quit)
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)

@@ -101,7 +101,7 @@ func TestRunWhoseDeletionFails(t *testing.T) {
 func TestRunWhoseDeploymentFails(t *testing.T) {
 	t.Parallel()
 	s := newSession(t, svctest.WithDeployTime(time.Hour))
-	e := s.run("run", "--name", "demo", "--image", "x", "--timeout", "4s", "--", "echo", "started")
+	e := s.run("run", "--name", "demo", "--image", "x", "--timeout", "8s", "--", "echo", "started")
 	require.Equal(t, exitDeleted, e.code, e.stderr)
 	require.Empty(t, e.stdout)
 	require.Zero(t, s.srv.RunningInstances())
