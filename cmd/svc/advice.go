@@ -56,7 +56,10 @@ func (t *tool) unrecordedOutcome(f facts) []string {
 	if !f.Unrecorded {
 		return nil
 	}
-	return []string{fmt.Sprintf("The ledger could not record that. The entry of the key %s stays in doubt until you run: %s", f.Entry, t.cmd("forget %s", f.Entry))}
+	if t.hasDamaged(f.Entry) {
+		return []string{"The ledger could not record that: " + damagedText(f.Entry)}
+	}
+	return []string{fmt.Sprintf("The ledger could not record that. If it still has the entry of the key %s, that stays in doubt until you run: %s", f.Entry, t.cmd("forget %s", f.Entry))}
 }
 
 // seeHelp names the help of the command.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -252,8 +253,16 @@ func unfit(flag, text string) string {
 		return "holds white space, which no name of an image has"
 	case flag == "probe" && (!strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") || strings.ContainsFunc(text, unicode.IsSpace)):
 		return "must be a path that begins with /, such as /health: the host is always the endpoint"
+	case flag == "probe" && !isPath(text):
+		return "has a % that begins no escape, such as %20: write %25 for it"
 	}
 	return ""
+}
+
+// isPath reports whether a text can be the path of a URL, with its query.
+func isPath(text string) bool {
+	_, err := url.Parse("http://host" + text)
+	return err == nil
 }
 
 // blank reports whether nothing of a text can be seen.

@@ -569,6 +569,7 @@ func TestValuesThatNoEndpointHas(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--image holds white space":                                                       {"deploy", "--name", "demo", "--image", "r/ x"},
 		"--image, here or in --file, holds white space":                                   {"deploy", "--name", "demo", "--file", file},
+		"--probe has a % that begins no escape, such as %20: write %25":                   with(deploy, "--probe", "/%zz"),
 		"--probe must be a path that begins with /, such as /health":                      with(deploy, "--probe", "http://evil/x"),
 		"--probe must be a path that begins with /, such as /health: the":                 {"wait", "svc-1", "--probe", "//evil/x"},
 		"must be a duration, such as 90s, 8h or 2d, and at most 106751d":                  with(deploy, "--lease", "99999999d"),

@@ -128,7 +128,9 @@ var kinds = []kind{
 	{"refused", exitFailed, isA[*svc.Error]},
 	{"unexpected_response", exitFailed, isA[*svc.DecodeError]},
 	{"ledger", exitLedger, isA[*ledger.Error]},
-	{"command_not_executable", exitNoCommand, func(err error) bool { return isA[*exec.Error](err) && errors.Is(err, fs.ErrPermission) }},
+	{"command_not_executable", exitNoCommand, func(err error) bool {
+		return isA[*exec.Error](err) && (errors.Is(err, fs.ErrPermission) || errors.Is(err, errNoInterpreter)) || matches(errStart)(err)
+	}},
 	{"command_not_found", exitNoCommand, isA[*exec.Error]},
 	{"wrong_checksum", exitFailed, matches(errWrongSum)},
 	{"problem", exitFailed, matches(errProblem)},

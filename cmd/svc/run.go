@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ killed it (command_signal), whether CMD may have lost the endpoint because its l
 killed, and "svc ls" shows what may be running.
 
 Standard input, output and error belong to CMD; what this program says goes to standard error.
+An executable text whose first line does not begin with #! is run by sh, as a shell does.
 If another command has deleted the endpoint before CMD is started, or has begun to, CMD is not started,
 and the exit code is 11 once it is deleted. If that happens while CMD runs, a warning says so at the end.
 
@@ -96,7 +98,8 @@ func (t *tool) runCommand() *command {
 	c.Flags().SetInterspersed(false)
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) // stopProgram ends it
-		if _, err := exec.LookPath(args[0]); err != nil {                            // before anything is created
+		_, err := exec.LookPath(args[0])                                             // before anything is created
+		if err = cmp.Or(err, interpret(cmd)); err != nil {
 			t.note(func(f *facts) { f.Running = false })
 			return nil, err
 		}
@@ -163,12 +166,16 @@ func (e lostError) Error() string {
 
 func (e lostError) Unwrap() error { return e.error }
 
-// notStartedError is returned if something came between the deployment and the start of CMD, such as a signal.
+// notStartedError is returned if CMD was not started after the deployment.
 type notStartedError struct{ error }
 
-func (e notStartedError) Error() string { return e.error.Error() + " before CMD was started" }
-
 func (e notStartedError) Unwrap() error { return e.error }
+
+// notYet returns a notStartedError for what came between the deployment and the start of CMD, such as a signal.
+func notYet(why error) error { return notStartedError{fmt.Errorf("%w before CMD was started", why)} }
+
+// errStart is returned for a CMD that the system does not start.
+var errStart = errors.New("CMD cannot be started")
 
 // runProgram runs cmd and returns its exit code.
 func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.InferenceService) (int, error) {
@@ -177,14 +184,14 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 	defer cancel()
 	token, err := readToken(t.flags.tokenFile)(reading)
 	if err != nil {
-		return 0, notStartedError{err}
+		return 0, notYet(err)
 	}
 	cmd.Env = append(os.Environ(), "SVC_SERVICE_ID="+service.ServiceID, "SVC_SERVICE_URL="+url, "SVC_API_TOKEN="+token)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	p := newProgram(cmd)
 	t.talk.flush(2 * time.Second)
 	if ctx.Err() != nil {
-		return 0, notStartedError{context.Cause(ctx)}
+		return 0, notYet(context.Cause(ctx))
 	}
 	if !t.mayStart() {
 		return 0, t.givenUp()
@@ -192,7 +199,7 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 	defer func() { close(t.over) }()
 	done, err := start(cmd)
 	if err != nil {
-		return 0, err
+		return 0, notStartedError{fmt.Errorf("%w: %w", errStart, err)}
 	}
 	early := ctx.Err() != nil // a terminal may have sent Ctrl-C before CMD existed
 	select {

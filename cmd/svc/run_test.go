@@ -405,3 +405,44 @@ func TestSignalBeforeTheStartOfCMD(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &doc))
 	require.Equal(t, []any{float64(exitDeleted), nil, false}, []any{doc["svc_exit_code"], doc["command_exit_code"], doc["may_be_running"]})
 }
+
+// TestCMDWithoutAnInterpreter: a text without one is run by sh, as a shell does. A CMD that certainly cannot be executed is
+// refused before anything is rented, and one that the system refuses is no success.
+func TestCMDWithoutAnInterpreter(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no sh")
+	}
+	for name, tt := range map[string]struct {
+		text   string
+		code   int
+		stdout string
+		rented int
+	}{
+		"no first line":  {"echo $0 $1; exit 7\n", 7, "./cmd a b\n", 1},
+		"empty":          {"", exitOK, "", 1},
+		"an interpreter": {"#! /bin/sh -e\necho $1; exit 7\n", 7, "a b\n", 1},
+		"missing":        {"#!/no/such/sh\n", exitNoCommand, "", 0},
+		"CRLF":           {"#!/bin/sh\r\necho a\r\n", exitNoCommand, "", 0},
+		"binary":         {"\x7fELF\x00\x01", exitDeleted, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "cmd"), []byte(tt.text), 0o700)) //nolint:gosec // a program
+			e := s.must(tt.code, "run", "--name", "demo", "--image", "i", "--result", "r.json", "--", "./cmd", "a b")
+			require.Equal(t, tt.stdout, e.stdout)
+			require.Equal(t, tt.rented, s.srv.RequestCount("POST", svctest.RouteEndpoints))
+			require.Zero(t, s.srv.RunningInstances())
+			text, err := os.ReadFile(filepath.Join(s.env["HOME"], "r.json"))
+			require.NoError(t, err)
+			var doc map[string]any
+			require.NoError(t, json.Unmarshal(text, &doc))
+			require.Equal(t, tt.code == exitOK || tt.code == 7, doc["svc_exit_code"] == 0.0, "%s", text)
+			require.Equal(t, doc["svc_exit_code"] == 0.0, doc["command_exit_code"] != nil, "%s", text)
+			if tt.code == exitNoCommand || tt.code == exitDeleted {
+				require.Equal(t, "command_not_executable", doc["error_kind"])
+			}
+		})
+	}
+}

@@ -51,6 +51,7 @@ runs() { while read -r k i d; do case ${key:-$k} in $k) echo "$k $i $d" ;; esac;
 runs=$(runs)
 code=0
 case $line in
+deploy*--help*) ;;
 deploy*) case $image=$runs in
 	*=$key\ $image\ *) ;;
 	*=?*) code=9; echo "error_kind: key_in_use" ;;
@@ -58,7 +59,7 @@ deploy*) case $image=$runs in
 	esac ;;
 delete*) while read -r k i d; do case $k:$d in "$key":*|*:"$id") ;; *) echo "$k $i $d" ;; esac; done <"$HOME/runs" >"$HOME/new"; mv "$HOME/new" "$HOME/runs" ;;
 url*) echo "service_id: ${runs##* }"; echo 'url: https://app.example' ;;
-ls\ -o\ yaml*) echo entries:; [ -z "$runs" ] || echo "$runs" | while read -r k i d; do
+ls\ *-o\ yaml*) echo entries:; [ -z "$runs" ] || echo "$runs" | while read -r k i d; do
 	printf '  - %s\n    %s\n    %s\n    %s\n    %s\n    %s\n    %s\n' "key: $k" "state: created" "service_id: $d" "open: true" "instances: 1" "created_instances: 1" "flavor_id: flavor-9"
 	done ;;
 ls*) [ -z "$runs" ] || { echo KEY; echo "$runs"; } ;;

@@ -180,12 +180,12 @@ func TestRolloutSaysWhatRunsAfterASignal(t *testing.T) {
 // stub puts a program in the place of svc, whose commands write nothing, or a line about the key app, and end with
 // these codes. The other commands end with 0.
 func (s *session) stub(codes map[string]int) {
-	script := "echo \"$*\" >>\"$HOME/calls\"\ncase \"$*\" in\n"
+	script := "echo \"$*\" >>\"$HOME/calls\"\ncase \"$*\" in\ndeploy*--help*) exit ;;\n"
 	for _, words := range slices.Backward(slices.Sorted(maps.Keys(codes))) { // the longer one first
 		script += fmt.Sprintf("%s*) echo 'error_kind: key_in_use'; exit %d ;;\n", strings.ReplaceAll(words, " ", "\\ "), codes[words])
 	}
 	s.tool("svc", script+`url*) printf '%s\n' 'service_id: svc-9' 'url: https://app.example' ;;
-ls\ -o\ yaml*) echo entries:; for key in app app--1 app--2 $(grep -q "^deploy" "$HOME/calls" && echo app--3); do
+ls\ *-o\ yaml*) echo entries:; for key in app app--1 app--2 $(grep -q "^deploy --key" "$HOME/calls" && echo app--3); do
 	printf '  - %s\n' "key: $key" "state: created" "service_id: svc-9" "open: true" "instances: 1" "created_instances: 1" "flavor_id: flavor-9"
 done ;;
 get*) echo 'instances: 1'; echo 'flavor_id: flavor-9' ;;
@@ -217,9 +217,9 @@ func TestScriptsEndWithTheCodeThatMatters(t *testing.T) {
 		{rollout, map[string]int{"deploy": 10}, 10},
 		{rollout, map[string]int{"deploy": 1}, 10}, // 1 would mean that the old image serves
 		{rollout, map[string]int{"ls": 1}, 10},
-		{rollout, map[string]int{"deploy --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run": 9, "delete": 1}, 10},
-		{rollout, map[string]int{"deploy --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run": 9, "delete": 10}, 10},
-		{rollout, map[string]int{"deploy --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run": 9, "get": 7}, 10},
+		{rollout, map[string]int{"deploy --quiet --timeout 2m --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run": 9, "delete": 1}, 10},
+		{rollout, map[string]int{"deploy --quiet --timeout 2m --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run": 9, "delete": 10}, 10},
+		{rollout, map[string]int{"deploy --quiet --timeout 2m --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run": 9, "get": 7}, 10},
 	} {
 		s := newSession(t)
 		s.env["DRAIN"] = "0"
@@ -306,7 +306,7 @@ func TestScriptsAndProgramIgnoreTheSameSignals(t *testing.T) {
 // A script rents and deletes nothing more once svc has ended by a signal that the script itself did not get.
 func TestScriptsStopAfterASignalToTheProgramAlone(t *testing.T) {
 	t.Parallel()
-	const dry = "deploy --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run"
+	const dry = "deploy --quiet --timeout 2m --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run"
 	rollout, bluegreen := []string{"rollout.sh", "app", "app:2", "app:1"}, []string{"blue-green.sh", "app", "3", "app:3", "true", "--instances", "1", "--flavor", "flavor-9"}
 	for _, tt := range []struct {
 		line  []string
@@ -320,8 +320,8 @@ func TestScriptsStopAfterASignalToTheProgramAlone(t *testing.T) {
 		{rollout, map[string]int{dry: 9, "delete": 143}, "delete --missing-ok --timeout 10m -- svc-9"},
 		{rollout, map[string]int{dry: 0, "deploy --key app --name app --image app:2 --lease 24h": 130}, "deploy --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1"},
 		{bluegreen, map[string]int{"ls": 130}, ""},
-		{bluegreen, map[string]int{"get --key app--1": 143}, ""},
-		{bluegreen, map[string]int{"get --key app--2": 143}, ""},
+		{bluegreen, map[string]int{"get --quiet --timeout 2m --key app--1": 143}, ""},
+		{bluegreen, map[string]int{"get --quiet --timeout 2m --key app--2": 143}, ""},
 		{bluegreen, map[string]int{"deploy": 129}, "deploy --key app--3 --name app--3 --image app:3 --lease 720h --instances 1 --flavor flavor-9"},
 		{bluegreen, map[string]int{"url": 130}, "deploy --key app--3 --name app--3 --image app:3 --lease 720h --instances 1 --flavor flavor-9"},
 		{bluegreen, map[string]int{"delete --missing-ok --key app--1": 143}, "delete --missing-ok --key app--1 --timeout 10m"},
@@ -337,7 +337,7 @@ func TestScriptsStopAfterASignalToTheProgramAlone(t *testing.T) {
 		require.NoError(t, err)
 		last := ""
 		for call := range strings.Lines(string(calls)) {
-			if regexp.MustCompile(`^(deploy|delete|sweep|ledger prune)`).MatchString(call) && !strings.Contains(call, "--dry-run") {
+			if regexp.MustCompile(`^(deploy|delete|sweep|ledger prune)`).MatchString(call) && !regexp.MustCompile(`--dry-run|--help`).MatchString(call) {
 				last = strings.TrimSpace(call)
 			}
 		}
@@ -477,4 +477,50 @@ func TestBlueGreenDoesNotCallAReleaseInDoubtServing(t *testing.T) {
 	e = s.script("blue-green.sh", "app", "r2", "app:2", "switch")
 	require.Equal(t, exitOK, e.code, e.stderr)
 	require.Equal(t, []string{"app:2"}, s.running())
+}
+
+// TestScriptsCheckFlagsFirst: no flag of a user may take what the script adds for its value, such as --dry-run, and none is
+// found to be wrong only after the endpoint that serves is deleted.
+func TestScriptsCheckFlagsFirst(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{{"--command"}, {"--name"}, {"--max-price", "9", "--command"}, {"--timeout", "0"}, {"--timeout=-5s"}, {"--probe", "/%zz"}, {"--"}, {"x"}} {
+		for _, serves := range []bool{false, true} {
+			t.Run(fmt.Sprint(flags, serves), func(t *testing.T) {
+				t.Parallel()
+				s := scriptSession(t)
+				running := 0
+				if serves {
+					s.must(exitOK, "deploy", "--key", "app", "--name", "app", "--image", "app:1", "--lease", "24h")
+					running = 1
+				}
+				before := s.changes()
+				for _, line := range [][]string{{"rollout.sh", "app", "app:2", "app:1"}, {"blue-green.sh", "app", "2", "app:2", "true"}} {
+					e := s.script(line[0], append(line[1:], flags...)...)
+					require.Equal(t, exitUsage, e.code, "%s: %s", line[0], e.stderr)
+					require.Contains(t, e.stderr, "nothing was changed")
+				}
+				s.env["OLD_FLAGS"] = strings.Join(flags, " ")
+				if e := s.script("rollout.sh", "app", "app:2", "app:1"); serves {
+					require.Equal(t, exitUsage, e.code, e.stderr)
+				}
+				if serves {
+					require.Equal(t, before, s.changes())
+					require.Equal(t, running, s.srv.RunningInstances())
+				}
+			})
+		}
+	}
+}
+
+// TestScriptsDoNotInheritIFS: BASH_ENV may hold the settings of its user's own scripts.
+func TestScriptsDoNotInheritIFS(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	file := filepath.Join(s.env["HOME"], "settings")
+	require.NoError(t, os.WriteFile(file, []byte("IFS=$'\\n\\t'\n"), 0o600))
+	s.env["BASH_ENV"] = file
+	require.Equal(t, "svc-1\n", s.script("rollout.sh", "app", "app:1", "app:0").stdout)
+	require.Equal(t, "svc-2\n", s.script("blue-green.sh", "web", "1", "app:1", "true").stdout)
+	e := s.script("nightly-sweep.sh")
+	require.Empty(t, e.stderr)
 }

@@ -72,6 +72,7 @@ what_runs() {
 
 # The lines up to the next bar are the same in all scripts here.
 # ----------------------------------------------------------------------------------------------------------------
+IFS=$' \t\n' # BASH_ENV may have set another one
 true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
 { true >&1; } 2>/dev/null || exec >&2
@@ -161,10 +162,12 @@ check_flags() {
 		-q | -v) ;;
 		--base-url | --inference-url | --ledger | --token-file | --insecure-http)
 			refuse 64 "$flag would be for svc deploy only: set its variable (svc help scripting)" ;;
-		--image | --dry-run | --key | --wait | --keep | --lease | --output | --help | -[!-]*)
+		-- | --image | --dry-run | --key | --wait | --keep | --lease | --output | --help | -[!-]*)
 			refuse 64 "$flag cannot be one of FLAGS: see the head of the script" ;;
 		esac
 	done
+	look deploy --help "$@" # the last one would take what the script adds for its value
+	[ $code = 0 ] || refuse $code "$said"
 }
 
 # named reports whether one of some words, separated by spaces, is among flags.
@@ -182,7 +185,7 @@ flavor_flags='--flavor --max-price'
 limit=2m
 look() {
 	code=0
-	said=$(svc "$@" --quiet --timeout "$limit" </dev/null 2>&1) || code=$?
+	said=$(svc "$1" --quiet --timeout "$limit" "${@:2}" </dev/null 2>&1) || code=$?
 	noticed $code svc
 	unless_stopped
 }

@@ -38,6 +38,7 @@ what_runs() {
 
 # The lines up to the next bar are the same in all scripts here.
 # ----------------------------------------------------------------------------------------------------------------
+IFS=$' \t\n' # BASH_ENV may have set another one
 true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
 { true >&1; } 2>/dev/null || exec >&2

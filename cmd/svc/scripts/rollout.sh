@@ -68,6 +68,7 @@ what_runs() {
 
 # The lines up to the next bar are the same in all scripts here.
 # ----------------------------------------------------------------------------------------------------------------
+IFS=$' \t\n' # BASH_ENV may have set another one
 true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
 { true >&1; } 2>/dev/null || exec >&2
@@ -157,10 +158,12 @@ check_flags() {
 		-q | -v) ;;
 		--base-url | --inference-url | --ledger | --token-file | --insecure-http)
 			refuse 64 "$flag would be for svc deploy only: set its variable (svc help scripting)" ;;
-		--image | --dry-run | --key | --wait | --keep | --lease | --output | --help | -[!-]*)
+		-- | --image | --dry-run | --key | --wait | --keep | --lease | --output | --help | -[!-]*)
 			refuse 64 "$flag cannot be one of FLAGS: see the head of the script" ;;
 		esac
 	done
+	look deploy --help "$@" # the last one would take what the script adds for its value
+	[ $code = 0 ] || refuse $code "$said"
 }
 
 # named reports whether one of some words, separated by spaces, is among flags.
@@ -178,7 +181,7 @@ flavor_flags='--flavor --max-price'
 limit=2m
 look() {
 	code=0
-	said=$(svc "$@" --quiet --timeout "$limit" </dev/null 2>&1) || code=$?
+	said=$(svc "$1" --quiet --timeout "$limit" "${@:2}" </dev/null 2>&1) || code=$?
 	noticed $code svc
 	unless_stopped
 }
@@ -264,7 +267,8 @@ serves() {
 [ -n "$key" ] && [ -n "$image" ] && [ -n "$old" ] || refuse 64 'usage: rollout.sh KEY IMAGE OLD_IMAGE [FLAGS of svc deploy]'
 shift 3
 case ${OLD_FLAGS-} in *[\"\'\\]*) refuse 64 'OLD_FLAGS are separated by spaces, and have no quotes' ;; esac
-check_flags "$@" ${OLD_FLAGS-}
+check_flags "$@"
+check_flags ${OLD_FLAGS-}
 
 # What the key has, and what it had last. The open entry comes first, the others from old to new.
 begin --key "$key" --all
