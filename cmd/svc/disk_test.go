@@ -136,7 +136,7 @@ func TestStoreThatFailsDuringACreate(t *testing.T) {
 
 	e = s.createWithoutOutcome(with(deploy, "--key", "chat")...)
 	require.Equal(t, exitDeleted, e.code, e.stderr)
-	require.Contains(t, e.stderr, "The entry of the key chat stays in doubt until you run: svc forget chat\nNothing is left running.")
+	require.Contains(t, e.stderr, "If it still has the entry of the key chat, that stays in doubt until you run: svc forget chat\nNothing is left running.")
 	require.Zero(t, s.srv.RunningInstances())
 
 	e = s.must(exitOK, "doctor", "-o", "json")
@@ -156,7 +156,7 @@ func TestRefusalThatTheLedgerCannotRecord(t *testing.T) {
 	require.Equal(t, exitFailed, e.code, e.stderr)
 	require.Equal(t, false, e.doc(t)["may_be_running"])
 	require.Contains(t, e.stderr, "no such image")
-	require.Contains(t, e.stderr, "\nThe ledger could not record that. The entry of the key chat stays in doubt until you run: svc forget chat\n")
+	require.Contains(t, e.stderr, "\nThe ledger could not record that. If it still has the entry of the key chat, that stays in doubt until you run: svc forget chat\n")
 }
 
 // TestLedgerThatIsBackDuringTheCleanup: what the cleanup has recorded is not in doubt.

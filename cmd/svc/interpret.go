@@ -28,7 +28,7 @@ func interpret(cmd *exec.Cmd) error {
 	defer file.Close()
 	head := make([]byte, 1024)
 	n, err := io.ReadFull(file, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // io documents these
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return nil
 	}
 	line, marked := strings.CutPrefix(string(head[:n]), "#!")

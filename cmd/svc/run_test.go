@@ -429,7 +429,7 @@ func TestCMDWithoutAnInterpreter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSession(t)
-			require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "cmd"), []byte(tt.text), 0o700)) //nolint:gosec // a program
+			require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "cmd"), []byte(tt.text), 0o700))
 			e := s.must(tt.code, "run", "--name", "demo", "--image", "i", "--result", "r.json", "--", "./cmd", "a b")
 			require.Equal(t, tt.stdout, e.stdout)
 			require.Equal(t, tt.rented, s.srv.RequestCount("POST", svctest.RouteEndpoints))
