@@ -30,11 +30,12 @@ var (
 // story is a few commands on one service and one ledger. Faults, signals and kills are random.
 type story struct {
 	*session
-	rnd  *rand.Rand
-	seed uint64
-	log  []string
-	free int      // number of deployments without a key
-	next []string // a command that the latest one has advised; nil if there is none
+	rnd   *rand.Rand
+	seed  uint64
+	log   []string
+	free  int      // number of deployments without a key
+	fails bool     // the endpoints become unavailable
+	next  []string // a command that the latest one has advised; nil if there is none
 }
 
 // act is one command of a story, or one of two that run at the same time.
@@ -78,10 +79,11 @@ func newStory(t *testing.T, seed uint64) *story {
 		svctest.WithDeleteTime(pick(rnd, 0, 0, time.Second, time.Second, time.Hour)),
 		svctest.WithRecordLimit(10_000, 0),
 	}
-	if rnd.IntN(5) == 0 {
+	fails := rnd.IntN(5) == 0
+	if fails {
 		opts = append(opts, svctest.WithStatusPath("initializing", "unavailable"))
 	}
-	s := &story{session: newSession(t, opts...), rnd: rnd, seed: seed}
+	s := &story{session: newSession(t, opts...), rnd: rnd, seed: seed, fails: fails}
 	delete(s.env, "GOMAXPROCS")
 	return s
 }

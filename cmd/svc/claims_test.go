@@ -259,7 +259,7 @@ func (s *story) judgeDeletes(steps []act, before, after moment) string {
 			case "delete":
 				return st.args[1] == id || slices.ContainsFunc(slices.Concat(before.open("keyed"), after.open("keyed")), func(e ledger.Entry) bool { return e.ServiceID == id }) || !existed
 			case "run", "deploy":
-				return !existed || slices.Contains(st.args, "--replace") && (was.Status == "unavailable" || was.Status == "stopped" || !slices.ContainsFunc(steps, func(other act) bool { return other.args[0] == "deploy" }))
+				return !existed || slices.Contains(st.args, "--replace") && (s.fails || was.Status == "unavailable" || was.Status == "stopped" || !slices.ContainsFunc(steps, func(other act) bool { return other.args[0] == "deploy" }))
 			case "sweep":
 				return leaseEnded(e, r.Time) || leaseEnded(extended, r.Time) || extended.State == ledger.Deleted
 			}

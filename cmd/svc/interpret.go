@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// errNoInterpreter is returned for a CMD whose first line names an interpreter that does not exist.
-var errNoInterpreter = errors.New("which does not exist")
+// errNoInterpreter is returned for a CMD whose first line names an interpreter that does not exist, or is no program.
+var errNoInterpreter = errors.New("which does not exist or cannot be executed")
 
 // interpret lets sh run a text that does not name its interpreter in the first line, as a shell does. It returns an error if
-// the interpreter that CMD names does not exist.
+// the interpreter that CMD names does not exist, or is no program.
 func interpret(cmd *exec.Cmd) error {
 	info, err := os.Stat(cmd.Path)
 	if err != nil || !info.Mode().IsRegular() || runtime.GOOS == "windows" {
@@ -43,7 +43,7 @@ func interpret(cmd *exec.Cmd) error {
 	if len(words) == 0 {
 		return nil
 	}
-	if _, err := os.Stat(words[0]); errors.Is(err, fs.ErrNotExist) {
+	if program, err := os.Stat(words[0]); errors.Is(err, fs.ErrNotExist) || err == nil && (program.IsDir() || program.Mode()&0o111 == 0) {
 		return &exec.Error{Name: cmd.Args[0], Err: fmt.Errorf("its first line names the interpreter %q, %w", words[0], errNoInterpreter)}
 	}
 	return nil

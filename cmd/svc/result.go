@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,6 +14,7 @@ import (
 type result struct {
 	name    string
 	refused bool // it cannot be written: nothing is
+	mine    bool // what is there now may be replaced
 
 	mu           sync.Mutex
 	code, signal *int // how CMD has ended
@@ -35,20 +37,38 @@ func (r *result) prepare() (err error) {
 			err = fmt.Errorf("--result: %w", err)
 		}
 	}()
-	target, old, err := targetOf(r.name)
+	target, err := r.target()
 	if err != nil {
 		return err
 	}
-	if old != nil {
-		if err := os.Remove(target); err != nil {
-			return err
-		}
+	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	f, err := r.temporary(target)
 	if err != nil {
 		return err
 	}
 	return errors.Join(f.Close(), litter.remove(f.Name()))
+}
+
+// target returns where the file is to be. It returns an error if something else is there, such as a ledger or CMD: only an
+// earlier result, or an empty file, is replaced.
+func (r *result) target() (string, error) {
+	target, old, err := targetOf(r.name)
+	if err != nil || old == nil || old.Size() == 0 || r.mine {
+		r.mine = err == nil
+		return target, err
+	}
+	text, err := os.ReadFile(target)
+	if err != nil {
+		return target, err
+	}
+	var earlier map[string]any
+	if _ = json.Unmarshal(text, &earlier); earlier["svc_exit_code"] == nil {
+		return target, fmt.Errorf("%s is not a result of svc run: name another file, or remove it", r.name)
+	}
+	r.mine = true
+	return target, nil
 }
 
 // temporary makes a temporary file beside the one that it will be.
@@ -86,7 +106,7 @@ func (t *tool) saveResult(err error, code int, c *command, f facts) error {
 
 // replace writes the file, which only its user can read. After a usage error, prepare may not have been called.
 func (r *result) replace(text []byte) error {
-	target, _, err := targetOf(r.name)
+	target, err := r.target()
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func TestResultOfRun(t *testing.T) {
 				tt.setup(s)
 			}
 			file := filepath.Join(s.env["HOME"], "result.json")
-			require.NoError(t, os.WriteFile(file, []byte("of an earlier run"), 0o666))
+			require.NoError(t, os.WriteFile(file, []byte(`{"svc_exit_code": 1}`), 0o666))
 			args := append([]string{"run"}, tt.args...)
 			args = append(args, "--name", "demo", "--image", "registry.example/app:1", "--result", file, "--", "sh", "-c", tt.cmd)
 			e := s.must(tt.code, args...)
@@ -120,7 +120,7 @@ func TestResultOfRunThatIsInterrupted(t *testing.T) {
 			t.Parallel()
 			s := newSession(t)
 			file := filepath.Join(s.env["HOME"], "result.json")
-			require.NoError(t, os.WriteFile(file, []byte("of an earlier run"), 0o666))
+			require.NoError(t, os.WriteFile(file, []byte(`{"svc_exit_code": 1}`), 0o666))
 			script := `trap "exit 3" TERM; echo ready; while kill -0 $PPID; do sleep 0.1; done` // not longer than svc
 			if tt.twice {
 				script = strings.Replace(script, "exit 3", ":", 1)
@@ -164,4 +164,33 @@ func TestResultThatCannotBeWritten(t *testing.T) {
 	require.Contains(t, e.stderr, "svc: --result cannot be written")
 	require.Zero(t, s.srv.RunningInstances())
 	require.Empty(t, s.open())
+}
+
+// TestResultReplacesNothingElse: a file that is no result stays, also after a wrong command line.
+func TestResultReplacesNothingElse(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	file := filepath.Join(s.env["HOME"], "file")
+	for name, tt := range map[string]struct {
+		text string
+		kept bool
+	}{
+		"a program":    {"#!/bin/sh\n", true},
+		"another JSON": {`{"a": 1}`, true},
+		"a list":       {`[1]`, true},
+		"empty":        {"", false},
+		"a result":     {`{"svc_exit_code": 0}`, false},
+	} {
+		for _, line := range [][]string{{"--name", "demo", "--image", "i", "--", "true"}, {"--nope", "--", "true"}, {"--name", "demo", "--image", "i"}} {
+			require.NoError(t, os.WriteFile(file, []byte(tt.text), 0o600))
+			e := s.run(append([]string{"run", "--result", "file"}, line...)...)
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Equal(t, tt.kept, string(text) == tt.text, "%s %v: %s", name, line, e.stderr)
+			if tt.kept {
+				require.Equal(t, exitUsage, e.code, "%s %v: %s", name, line, e.stderr)
+			}
+		}
+	}
+	require.Equal(t, 2, s.srv.RequestCount("POST", svctest.RouteEndpoints))
 }

@@ -26,8 +26,8 @@ is written at the end, all at once, and only its user can read it. It is a JSON 
 code of this program alone (svc_exit_code: 0 if the endpoint was deployed and deleted, whatever CMD
 did, also if a signal has ended it), that of CMD (command_exit_code) or the number of the signal that
 killed it (command_signal), whether CMD may have lost the endpoint because its lease was over
-(lease_over), and may_be_running. An older FILE is removed first: if there is none afterwards, this program was
-killed, and "svc ls" shows what may be running.
+(lease_over), and may_be_running. An older result is removed first: if there is none afterwards, this program was
+killed, and "svc ls" shows what may be running. A FILE that is not empty, and no result, is refused.
 
 Standard input, output and error belong to CMD; what this program says goes to standard error.
 An executable text whose first line does not begin with #! is run by sh, as a shell does.

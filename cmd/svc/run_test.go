@@ -423,6 +423,8 @@ func TestCMDWithoutAnInterpreter(t *testing.T) {
 		"empty":          {"", exitOK, "", 1},
 		"an interpreter": {"#! /bin/sh -e\necho $1; exit 7\n", 7, "a b\n", 1},
 		"missing":        {"#!/no/such/sh\n", exitNoCommand, "", 0},
+		"no program":     {"#!/etc/passwd\n", exitNoCommand, "", 0},
+		"a folder":       {"#! /tmp\n", exitNoCommand, "", 0},
 		"CRLF":           {"#!/bin/sh\r\necho a\r\n", exitNoCommand, "", 0},
 		"binary":         {"\x7fELF\x00\x01", exitDeleted, "", 1},
 	} {
