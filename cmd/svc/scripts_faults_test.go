@@ -445,3 +445,16 @@ func TestScriptsNeverEndWithTwo(t *testing.T) {
 		})
 	}
 }
+
+// TestRolloutWhoseRecordsAreDamaged: what served is deleted by then, so that 9 would be wrong.
+func TestRolloutWhoseRecordsAreDamaged(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t, svctest.WithCreateTime(2*time.Second))
+	s.must(exitOK, "deploy", "--key", "app", "--name", "app", "--image", "app:1", "--lease", "24h")
+	b := s.startScript("rollout.sh", "app", "app:2", "app:1")
+	eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) == 2 })
+	require.NoError(t, os.Truncate(filepath.Join(s.env["HOME"], ".local/state/svc-ledger/app@000001.json"), 0))
+	e := b.end()
+	require.Equal(t, exitRunning, e.code, e.stderr)
+	require.NotContains(t, s.running(), "app:1")
+}

@@ -254,7 +254,7 @@ deploy() {
 	changed=yes code=0
 	run svc "$@" ${count:+--instances "$count"} >/dev/null || code=$?
 	[ $code != 9 ] || [ -z "$dropped" ] || {
-		list --key "$key" && next && code=9 || code=20
+		list --key "$key" && next && code=$((code ? 10 : 9)) || code=20 # damaged records do not show what runs
 	}
 }
 
