@@ -100,10 +100,7 @@ type jobClient interface {
 }
 
 // jobFlags are the flags of the commands about jobs.
-type jobFlags struct {
-	kind choice
-	list bool // the command lists them
-}
+type jobFlags struct{ kind choice }
 
 func (f *jobFlags) client(t *tool) jobClient {
 	if f.kind.value == "image" {
@@ -118,7 +115,7 @@ func (f *jobFlags) advise(err error) []string {
 	switch {
 	case isRetired(err):
 		return []string{"The service has retired the job API. Its newer API is not part of this tool."}
-	case isNotFound(err) && f.list:
+	case noRoute(err):
 		return []string{fmt.Sprintf("The service does not find the list of %s jobs: it may have retired the job API. Check --base-url.", f.kind.value)}
 	case isNotFound(err):
 		return []string{fmt.Sprintf("Check the ID: there is no such %s job. For the other kind, use --kind. The service may have retired the job API.", f.kind.value)}
@@ -129,7 +126,7 @@ func (f *jobFlags) advise(err error) []string {
 func (t *tool) jobsGroup() *cobra.Command {
 	g := group("jobs", "read the records of the legacy job API, which is retired")
 	for _, make := range []func(*jobFlags) *command{t.jobsLsCommand, t.jobsGetCommand, t.jobsDownloadCommand} {
-		flags := &jobFlags{kind: choice{value: "video", of: []string{"video", "image"}}}
+		flags := &jobFlags{choice{value: "video", of: []string{"video", "image"}}}
 		c := make(flags)
 		c.client, c.advise = needsClient, flags.advise
 		c.Flags().Var(&flags.kind, "kind", "kind of the jobs: video or image")
@@ -140,7 +137,6 @@ func (t *tool) jobsGroup() *cobra.Command {
 
 func (t *tool) jobsLsCommand(flags *jobFlags) *command {
 	var limit int
-	flags.list = true
 	c := &command{
 		Command: &cobra.Command{Use: "ls", Short: "list jobs", Example: "  svc jobs ls --kind image --limit 50"},
 		empty:   emptyJobs,

@@ -20,6 +20,9 @@ type result struct {
 	code, signal *int // how CMD has ended
 }
 
+// maxResult is far above the size of a result.
+const maxResult = 1 << 20
+
 // resultError is returned if the file of --result cannot be written.
 type resultError struct{ error }
 
@@ -59,12 +62,15 @@ func (r *result) target() (string, error) {
 		r.mine = err == nil
 		return target, err
 	}
-	text, err := os.ReadFile(target)
-	if err != nil {
-		return target, err
-	}
 	var earlier map[string]any
-	if _ = json.Unmarshal(text, &earlier); earlier["svc_exit_code"] == nil {
+	if old.Size() <= maxResult { // a ledger may be large
+		text, err := os.ReadFile(target)
+		if err != nil {
+			return target, err
+		}
+		_ = json.Unmarshal(text, &earlier)
+	}
+	if earlier["svc_exit_code"] == nil {
 		return target, fmt.Errorf("%s is not a result of svc run: name another file, or remove it", r.name)
 	}
 	r.mine = true
